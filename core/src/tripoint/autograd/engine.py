@@ -1,0 +1,260 @@
+"""Walking the record back. Recording, backward and teardown are iterative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tripoint import kernels
+from tripoint.autograd.node import Leaf, Node
+from tripoint.dispatcher.plan import is_readonly, refresh
+from tripoint.errors import ArgumentError, AutogradError, ShapeError
+from tripoint.modes import Mode, current
+from tripoint.ops.conversion import astype, copy, to
+from tripoint.ops.creation import ones
+from tripoint.ops.elementwise import add, add_
+from tripoint.ops.manipulation import broadcast_to, reshape
+from tripoint.ops.reductions import sum as sum_
+from tripoint.tensor import Tensor
+
+__all__ = ["backward", "grad", "gradients"]
+
+
+def backward(
+    tensor: Tensor,
+    gradient: Tensor | None = None,
+    *,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+) -> None:
+    """Add the gradients of ``tensor`` to ``.grad`` of every leaf that it was computed from.
+
+    Args:
+        gradient: of something later by ``tensor``, of its shape; may be left out for one element.
+        retain_graph: keep the record for another backward; as ``create_graph`` unless given.
+        create_graph: record the derivatives too, so that gradients can be differentiated.
+
+    Raises:
+        AutogradError: nothing recorded, not a floating dtype, several elements without ``gradient``, a record used
+            twice, or a saved operand changed in place.
+        ShapeError: ``gradient`` has another shape.
+    """
+    seed = _seed(tensor, gradient)
+    _walk([(tensor._node, seed)], retain_graph, create_graph, None)
+
+
+def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
+    refresh(tensor)
+    if tensor.dtype.gradient is None:
+        raise AutogradError(f"backward of a {tensor.dtype} tensor: only floating tensors have gradients")
+    if not tensor._key.autograd:
+        raise AutogradError(
+            "backward of a tensor that is not recorded: call requires_grad_() on what it is computed from, before computing "
+            "it, and compute it outside of no_grad()"
+        )
+    if gradient is None:
+        if tensor.size != 1:
+            raise AutogradError(
+                f"backward of a tensor of shape {tensor.shape}: it has {tensor.size} elements; reduce it to one, as by "
+                ".sum(), or pass gradient="
+            )
+        return ones(tensor.shape, dtype=tensor.dtype.gradient, device=tensor.device)
+    if not isinstance(gradient, Tensor):
+        raise ArgumentError(f"gradient must be a tensor of shape {tensor.shape}, not a {type(gradient).__name__}")
+    if gradient.shape != tensor.shape:
+        raise ShapeError(f"gradient has shape {gradient.shape}, the tensor has shape {tensor.shape}; they must be equal")
+    return gradient
+
+
+def gradients(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    gradient: Tensor | None = None,
+    *,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+) -> list[Tensor | None]:
+    """The gradients of ``outputs`` (their sum, weighted by ``gradient``) by each of ``inputs``; ``.grad`` stays as it is.
+
+    Returns:
+        One gradient per input, ``None`` for an input that the outputs do not depend on.
+
+    Raises:
+        AutogradError: as `backward`, or an input that is not recorded.
+    """
+    roots = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    seeds = [(t._node, s) for t in roots for s in [_seed(t, gradient)]]
+    wanted: dict[Any, Tensor | None] = {}
+    for t in inputs:
+        refresh(t)
+        if not t._key.autograd:
+            raise AutogradError(f"an input of shape {t.shape} is not recorded; call requires_grad_() before computing with it")
+        wanted[t._node] = None
+    seeds = [(r._node, s) for r, (_, s) in zip(roots, seeds, strict=True)]
+    _walk(seeds, retain_graph, create_graph, wanted)
+    return [wanted[t._node] for t in inputs]
+
+
+def grad(fn: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
+    """A function that returns the gradient of ``fn``, which must return one element, by the arguments at ``argnums``.
+
+    Nests: ``grad(grad(f))`` is the second derivative.
+    """
+    several = not isinstance(argnums, int)
+    at = list(argnums) if not isinstance(argnums, int) else [argnums]
+
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        values = list(args)
+        for i in at:
+            if not isinstance(values[i], Tensor):
+                raise ArgumentError(f"grad: argument {i} must be a tensor, not a {type(values[i]).__name__}")
+            outer = values[i]
+            # A recorded argument stays joined to what it comes from, so that gradients of gradients reach it.
+            values[i] = copy(outer) if outer._key.autograd else outer.detach().requires_grad_()
+        out = fn(*values, **kwargs)
+        nested = any(isinstance(a, Tensor) and a._key.autograd for a in args)
+        found = gradients(out, [values[i] for i in at], create_graph=nested)
+        filled = [
+            g if g is not None else ones(values[i].shape, dtype=values[i].dtype, device=values[i].device) * 0
+            for g, i in zip(found, at, strict=True)
+        ]
+        return filled if several else filled[0]
+
+    return gradient
+
+
+def _walk(
+    roots: list[tuple[Any, Tensor]], retain_graph: bool | None, create_graph: bool, wanted: dict[Any, Any] | None
+) -> None:
+    retain = create_graph if retain_graph is None else retain_graph
+    waiting: dict[Any, int] = {}
+    stack = [node for node, _ in roots]
+    seen = set(stack)
+    while stack:
+        node = stack.pop()
+        if node.inputs is None:
+            raise AutogradError(
+                f"backward has already been run through {node.rule.name} and its record was freed; "
+                "pass retain_graph=True to the first backward"
+            )
+        for parent in node.inputs:
+            if parent is not None:
+                waiting[parent] = waiting.get(parent, 0) + 1
+                if parent not in seen:
+                    seen.add(parent)
+                    stack.append(parent)
+    grads: dict[Any, Tensor] = {}
+    borrowed: set[Any] = set()
+    caller = current.get()
+    mode: Mode | None = None
+    derived = caller.replace(grad=create_graph)
+    token = current.set(derived)
+    try:
+        ready = []
+        for node, seed in roots:
+            if node in grads:
+                grads[node] = add(grads[node], seed)
+            else:
+                grads[node] = _fit(seed, node)
+                borrowed.add(node)
+                if not waiting.get(node):
+                    ready.append(node)
+        while ready:
+            node = ready.pop()
+            g = grads.pop(node)
+            if wanted is not None and node in wanted:
+                wanted[node] = copy(g) if node in borrowed and not create_graph else g
+            if node.__class__ is Leaf:
+                if wanted is None:
+                    _land(node, g, node in borrowed, create_graph)
+                continue
+            rule = node.rule
+            if rule.mode is not mode:
+                mode = rule.mode
+                derived = caller.replace(grad=create_graph, fallback=mode.fallback)
+                current.set(derived)
+            parts = rule.run(g, node, create_graph)
+            inputs = node.inputs
+            if len(parts) != len(inputs):
+                raise AutogradError(f"the derivative of {rule.name} gave {len(parts)} gradients for {len(inputs)} operands")
+            for parent, part in zip(inputs, parts, strict=True):
+                if parent is None:
+                    continue
+                if part is not None:
+                    if part._payload.shape != parent.shape or part._key.base is not parent.key:
+                        part = _fit(part, parent)
+                    if parent in grads:
+                        grads[parent] = add(grads[parent], part)
+                        borrowed.discard(parent)
+                    else:
+                        grads[parent] = part
+                        if part is g or part._alias is not None or any(part is s for s in node.saved):
+                            borrowed.add(parent)
+                waiting[parent] -= 1
+                if not waiting[parent]:
+                    _release(parent, grads, ready, waiting)
+            if not retain:
+                node.inputs = node.saved = None
+    finally:
+        current.reset(token)
+
+
+def _release(node: Any, grads: dict[Any, Tensor], ready: list[Any], waiting: dict[Any, int]) -> None:
+    """Let a node run whose gradients have all come; one that got none passes the news to its own operands."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        if node in grads:
+            ready.append(node)
+            continue
+        for parent in node.inputs or ():
+            if parent is not None:
+                waiting[parent] -= 1
+                if not waiting[parent]:
+                    stack.append(parent)
+
+
+def _land(leaf: Leaf, g: Tensor, borrowed: bool, create_graph: bool) -> None:
+    """Put a gradient where the user reads it: memory of the leaf's own, writable and contiguous."""
+    if leaf.grad is None:
+        leaf.grad = copy(g) if borrowed and not create_graph else g
+    elif create_graph or leaf.grad._key is not g._key or is_readonly(leaf.grad):
+        leaf.grad = add(leaf.grad, g)
+    else:
+        add_(leaf.grad, g)
+
+
+def _fit(part: Tensor, node: Any) -> Tensor:
+    """A gradient in the shape, dtype, device and, where the layout says so, layout of the node that receives it.
+
+    Raises:
+        AutogradError: the shapes do not broadcast into one another.
+    """
+    shape, key = node.shape, node.key
+    if part.shape != shape:
+        part = _shaped(part, shape, node)
+    dtype = key.dtype.gradient
+    if dtype is not None and part.dtype is not dtype:
+        part = astype(part, dtype)
+    if part.device is not key.device:
+        part = to(part, device=key.device)
+    if key.layout.gradient_like is not None:
+        part = key.layout.gradient_like(part, node.like)
+    return part
+
+
+def _shaped(part: Tensor, shape: tuple[int, ...], node: Any) -> Tensor:
+    have = part.shape
+    lead = len(have) - len(shape)
+    if lead > 0:
+        part = sum_(part, axis=tuple(range(lead)))
+        have = part.shape
+    padded = (1,) * (len(shape) - len(have)) + have
+    over = tuple(i for i, (h, s) in enumerate(zip(padded, shape, strict=True)) if s == 1 and h != 1)
+    if any(h not in (1, s) for i, (h, s) in enumerate(zip(padded, shape, strict=True)) if i not in over):
+        raise AutogradError(f"a gradient of shape {have} was given to {node!r}; it must be of shape {shape}")
+    if over:
+        part = sum_(reshape(part, padded) if padded != have else part, axis=over, keepdims=True)
+    return part if part.shape == shape else broadcast_to(part, shape)
+
+

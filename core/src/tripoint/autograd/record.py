@@ -1,0 +1,293 @@
+"""The layer that records calls. It rides in keys: a call is recorded when an operand's key has the part ``autograd``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tripoint import kernels
+from tripoint.autograd.node import Leaf, Node, Rule, make_rule, slots_of
+from tripoint.dispatcher.calls import call_row
+from tripoint.dispatcher.layer import FLOORS, Layer, standing
+from tripoint.dispatcher.plan import again, compile_plan, names_of, replay
+from tripoint.errors import AutogradError
+from tripoint.kernels import find_point, row_of
+from tripoint.keys import ABSENT, Key
+from tripoint.modes import Mode, get_mode
+from tripoint.ops.conversion import copy
+from tripoint.ops.indexing import assign_
+from tripoint.schema import Row
+from tripoint.storage import View, record_of, root_of
+from tripoint.tensor import Tensor, wrap
+
+__all__ = ["Autograd"]
+
+
+class Autograd(Layer):
+    """Writes down what backward needs: one node per recorded call."""
+
+    name = "autograd"
+
+    def __init__(self) -> None:
+        self.floor = FLOORS.index("autograd")
+
+    def active(self, mode: Mode, op: Row, keys: tuple[Key, ...]) -> bool:
+        """Gradients are wanted and an operand is recorded, or a view is written whose root may be."""
+        if not mode.grad or not (any(k.autograd for k in keys) or (op.mutates is not None and keys[0].view)):
+            return False
+        load_derivatives()
+        if not op.composite:
+            return True
+        found, tied = kernels.select(
+            kernels.derivatives.get(op.name, ()), tuple(k.base for k in keys), slots_of(op, len(keys))
+        )
+        return found is not None or bool(tied)
+
+    def handles(self, op: Row) -> bool:
+        """Operators whose results can carry gradients."""
+        if op.returns != "tensor" or (not op.operands):
+            return False
+        return op.composite or op.dtype is None or op.dtype.differentiable
+
+    def beneath(self, mode: Mode) -> Mode:
+        """The mode in which nothing is recorded."""
+        return mode.replace(grad=False)
+
+    def build(self, op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], below: Mode) -> Callable[..., Any]:
+        """A plan that runs ``next_plan`` and leaves a node."""
+        if op.mutates is not None:
+            return _inplace(op, next_plan, keys, get_mode())
+        return _functional(op, next_plan, keys, get_mode())
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+_loaded = False
+
+
+def load_derivatives() -> None:
+    """Load the core's derivatives, at the first recorded call."""
+    global _loaded
+    if not _loaded:
+        _loaded = True
+        import tripoint.derivatives  # noqa: F401
+
+
+def _bare(tensor: Any) -> Any:
+    """An alias under which nothing is recorded; lists and absent operands pass."""
+    if isinstance(tensor, Tensor):
+        return wrap(tensor._key.base, tensor._payload)
+    return [_bare(t) for t in tensor] if isinstance(tensor, (list, tuple)) else tensor
+
+
+def _snapshot(tensor: Tensor) -> Tensor:
+    """A frozen payload under a name of its own: later in-place operators bind new payloads elsewhere."""
+    out = wrap(tensor._key, tensor._payload)
+    out._node = tensor._node
+    return out
+
+
+def _saved_out(out: Tensor) -> tuple[Tensor, int]:
+    record = record_of(out)
+    bare = wrap(out._key.base, out._payload)
+    bare._alias = record
+    return bare, record.version
+
+
+def _frozen(key: Key) -> bool:
+    point = find_point(key)
+    return point is not None and point.frozen
+
+
+def _functional(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], mode: Mode) -> Callable[..., Any]:
+    slots = slots_of(op, len(keys))
+    wanted = tuple(any(k.autograd for k, s in zip(keys, slots, strict=True) if s == i) for i in range(len(op.operands)))
+    rules: dict[Key, Rule] = {}
+
+    def rule_of(out: Key) -> Rule:
+        rule = rules.get(out)
+        if rule is None:
+            rule = rules[out] = make_rule(op, op.name, mode, keys, wanted, out)
+        return rule
+
+    # What is saved depends on the operands alone, not on the result's key, so a trial rule tells it now.
+    first = next(k for k in keys if k.is_tensor).base
+    trial = make_rule(op, op.name, mode, keys, wanted, first)
+    saves = trial.saves
+    parameters = names_of(op)
+    constants: dict[str, Any] = {"inner": next_plan, "Node": Node, "new": Node.__new__, "rule_of": rule_of, "rules": rules}
+    body: list[str] = []
+    if op.composite:
+        constants["bare"] = _bare
+        given = ", ".join(f"bare({n})" if n[0] == "a" else n for n in parameters)
+    else:
+        given = ", ".join(parameters)
+    body.append(f"out = inner({given})")
+    body.append("k = out._key")
+    if op.keyed or op.composite:
+        body.append("if k.dtype.gradient is None: return out")
+    body.append("node = new(Node)")
+    body += ["b = k.base", "try:", "    node.rule = rules[b]", "except KeyError:", "    node.rule = rule_of(b)"]
+    inputs = []
+    for i, p in enumerate(op.operands):
+        if p.role == "variadic":
+            inputs.append(f"*[t._node for t in a{i}]")
+        else:
+            inputs.append(f"a{i}._node" if wanted[i] else "None")
+    body.append(f"node.inputs = ({''.join(n + ', ' for n in inputs)})")
+    words = []
+    for name in saves:
+        if name == "out":
+            constants["saved_out"] = _saved_out
+            words.append("*saved_out(out)")
+            continue
+        i = next(j for j, p in enumerate(op.operands) if p.name == name)
+        key = keys[slots.index(i)]
+        if op.operands[i].role == "variadic":
+            words.append(f"tuple(a{i}), tuple([0 if t._alias is None else t._alias.version for t in a{i}])")
+        elif not key.is_tensor:
+            words.append(f"a{i}, 0")
+        elif _frozen(key):
+            constants["snapshot"] = _snapshot
+            words.append(f"snapshot(a{i}), 0")
+        else:
+            body.append(f"x{i} = a{i}._alias")
+            words.append(f"a{i}, 0 if x{i} is None else x{i}.version")
+    words += [operand_shape(op, i) for i in trial.shapes]
+    body.append(f"node.saved = ({''.join(w + ', ' for w in words)})")
+    body.append("node.shape = out._payload.shape")
+    if op.metas:
+        body.append(f"node.meta = ({''.join(f'm{i}, ' for i in range(len(op.metas)))})")
+    constants["fits"] = _keep_like
+    body.append("if b.layout.gradient_like is not None: fits(node, out)")
+    body += ["out._node = node", "out._key = k.recorded", "return out"]
+    return compile_plan(parameters, body, constants)
+
+
+def operand_shape(op: Row, i: int) -> str:
+    """Source of the shape of one operand, or of the shapes of a variadic one."""
+    if op.operands[i].role == "variadic":
+        return f"tuple([t._payload.shape for t in a{i}])"
+    return f"a{i}._payload.shape if a{i}.__class__.__name__ == 'Tensor' else ()"
+
+
+def _keep_like(node: Node, out: Tensor) -> None:
+    node.like = wrap(out._key.base, out._payload)
+
+
+def _refuse_leaf(op: Row, tensor: Tensor, which: str) -> None:
+    if tensor._node.__class__ is Leaf and tensor._key.autograd:
+        raise AutogradError(
+            f"{op.name} would change {which} of shape {tensor.shape} in place, and that is a leaf that gradients are wanted "
+            "for; do it under tripoint.no_grad(), or on a copy, x.copy()"
+        )
+
+
+def _inplace(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], mode: Mode) -> Callable[..., Any]:
+    functional = op.functional
+    assert functional is not None
+    count = len(op.operands)
+    names = [p.name for p in op.operands]
+    rules: dict[Any, Rule] = {}
+
+    def plan(*values: Any) -> Any:
+        x1 = values[0]
+        root = root_of(x1)
+        _refuse_leaf(op, x1, "a tensor")
+        if root is not x1:
+            _refuse_leaf(op, root, "a view of a tensor")
+            if root._key.autograd and not x1._key.autograd:
+                # A view made where nothing was recorded joins its base's history before it is written.
+                _rejoin_views(x1)
+                if x1._key is not keys[0]:
+                    return again(op, values)
+        operands = values[:count]
+        wanted = tuple(isinstance(v, Tensor) and v._key.autograd for v in operands)
+        if not any(wanted):
+            return next_plan(*values)
+        rule = rules.get(wanted)
+        if rule is None:
+            rule = rules[wanted] = make_rule(functional, op.name, mode, keys, wanted, keys[0].base)
+        record = record_of(x1)
+        inputs = tuple(v._node if w else None for v, w in zip(operands, wanted, strict=True))
+        saved: list[Any] = []
+        for name in rule.saves:
+            if name == "out":
+                continue
+            value = operands[names.index(name)]
+            if isinstance(value, Tensor) and _frozen(value._key):
+                saved += [_snapshot(value), 0]
+            elif isinstance(value, Tensor):
+                if record_of(value) is record:
+                    kept = copy(_bare(value))
+                    kept._node, kept._key = value._node, kept._key.recorded if value._key.autograd else kept._key
+                    saved += [kept, 0]
+                else:
+                    saved += [value, record_of(value).version]
+            else:
+                saved += [value, 0]
+        shapes = [operands[i].shape if isinstance(operands[i], Tensor) else () for i in rule.shapes]
+        next_plan(*values)
+        if "out" in rule.saves:
+            bare = wrap(x1._key.base, x1._payload)
+            bare._alias = record_of(x1)
+            saved += [bare, bare._alias.version]
+        node = Node()
+        node.rule, node.inputs, node.saved = rule, inputs, (*saved, *shapes)
+        node.shape, node.meta, node.like = x1.shape, tuple(values[count:]), None
+        if keys[0].layout.gradient_like is not None:
+            _keep_like(node, x1)
+        if root is x1:
+            x1._node, x1._key = node, x1._key.recorded
+        else:
+            _rebase(x1, root, node, mode)
+        return x1
+
+    return plan
+
+
+def _rejoin_views(tensor: Tensor) -> None:
+    chain = [tensor]
+    while (base := chain[-1]._alias.base)._alias.__class__ is View:  # type: ignore[union-attr]
+        chain.append(base)
+    for link in reversed(chain):
+        alias = link._alias
+        assert isinstance(alias, View)
+        if alias.base._key.autograd:
+            replay(link, alias)
+
+
+def _rebase(view: Tensor, root: Tensor, written: Node, mode: Mode) -> None:
+    """Rewrite the history of ``root``: a part of it now comes from ``written``. Its views derive themselves again."""
+    chain: list[tuple[Row, tuple[Any, ...]]] = []
+    tensor = view
+    while isinstance(tensor._alias, View):
+        chain.append((tensor._alias.row, tensor._alias.meta))
+        tensor = tensor._alias.base
+    chain.reverse()
+
+    def run(g: Tensor, node: Node, grad: bool) -> tuple[Any, ...]:
+        inputs = node.inputs
+        assert inputs is not None
+        part = _apply(g, chain)
+        rest = None
+        if inputs[0] is not None:
+            rest = copy(g)
+            assign_(_apply(rest, chain), 0)
+        return rest, part
+
+    node = Node()
+    node.rule = Rule(row_of(assign_), f"writing through {chain[-1][0].name}", mode, root._key.base, (True, True), (), run)
+    node.inputs = (root._node if root._key.autograd else None, written)
+    node.saved, node.shape, node.meta, node.like = (), root.shape, (), None
+    root._node, root._key = node, root._key.recorded
+
+
+def _apply(tensor: Tensor, chain: list[tuple[Row, tuple[Any, ...]]]) -> Tensor:
+    for row, meta in chain:
+        tensor = call_row(row, (tensor,), meta)
+    return tensor
+
+
+standing.append(Autograd())

@@ -1,0 +1,11 @@
+"""Derivatives of the operators, in files named as the families. Loaded when the first call is recorded.
+
+Conventions: at ties `max`, `min`, `maximum`, `minimum`, `relu` and pooling share the gradient evenly, so equal functions
+have equal gradients; an element that `where` does not choose gets the gradient 0, whatever its value.
+"""
+
+from __future__ import annotations
+
+from tripoint.derivatives import conversion, elementwise, indexing, linalg, manipulation, nn, reductions
+
+__all__ = ["conversion", "elementwise", "indexing", "linalg", "manipulation", "nn", "reductions"]

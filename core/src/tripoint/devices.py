@@ -1,0 +1,66 @@
+"""Where the memory is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tripoint.errors import DeviceError
+
+__all__ = ["Device"]
+
+_interned: dict[tuple[str, int | None], Device] = {}
+
+
+class Device:
+    """A place that holds memory: a type name and, for devices that come in several, an index.
+
+    Equal devices are the same object. ``indexed=True`` says that the type comes in several; a tensor is then always on
+    ``type:index``, never on the bare type.
+
+    Args:
+        type: exact name of the device type, such as ``"cpu"``.
+        index: which one of its type, from 0.
+        indexed: whether devices of this type come in several.
+    """
+
+    __slots__ = ("index", "indexed", "type")
+
+    type: str
+    index: int | None
+    indexed: bool
+
+    def __new__(cls, type: str, index: int | None = None, *, indexed: bool = False) -> Device:  # noqa: A002
+        if not type or not isinstance(type, str) or not type.replace("_", "a").isalnum():
+            raise DeviceError(f"a device type is a name of letters, digits and _, not {type!r}")
+        found = _interned.get((type, index))
+        if found is None:
+            made = object.__new__(cls)
+            made.type, made.index, made.indexed = type, index, indexed or index is not None
+            found = _interned.setdefault((type, index), made)
+        return found
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __repr__(self) -> str:
+        return f"Device({str(self)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Device, (self.type, self.index)
+
+
+cpu = Device("cpu")
+
+
+def split_name(name: str) -> tuple[str, int | None]:
+    """``"cuda:1"`` as ``("cuda", 1)``.
+
+    Raises:
+        DeviceError: what follows the colon is not an index.
+    """
+    head, colon, tail = name.partition(":")
+    if not colon:
+        return head, None
+    if not tail.isascii() or not tail.isdigit():
+        raise DeviceError(f"device {name!r}: what follows the colon must be an index from 0, such as {head + ':0'!r}")
+    return head, int(tail)

@@ -1,0 +1,160 @@
+"""Where look-ups that miss arrive: keys of any operands, one resolution, one plan, kept for the next call.
+
+Plans live until a registration, a preference, a block or the default dtype changes. Readers make the inner dictionaries
+before they resolve, so a plan that was resolved before a change and is inserted after it lands in an orphan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tripoint import plugins
+from tripoint.dispatcher.plan import build, check_result, refresh
+from tripoint.dispatcher.resolve import Resolution, resolve
+from tripoint.errors import ArgumentError
+from tripoint.keys import ABSENT, BY_TYPE, SCALARS, Key
+from tripoint.modes import get_mode
+from tripoint.schema import Row, rows
+from tripoint.tensor import Tensor
+
+__all__ = ["call_row", "counters", "resolution"]
+
+
+class Counters:
+    """Counts for tests and reports: ``resolutions`` made since the program began."""
+
+    resolutions = 0
+
+
+counters = Counters()
+
+#: makes a tensor of a foreign array, like the tensor beside it; the room ``ops`` sets it.
+adopt: list[Callable[[Any, Tensor | None], Tensor]] = []
+
+
+def key_of(value: Any) -> Key | None:
+    """The key of a tensor, a Python scalar or ``None``; ``None`` for anything else."""
+    key = BY_TYPE.get(value.__class__)
+    if key is not None:
+        return key
+    if isinstance(value, Tensor):
+        refresh(value)
+        return value._key
+    for kind, scalar in SCALARS.items():
+        # bool stands first: it is a subclass of int. Subclasses such as numpy.float64 count as their base.
+        if isinstance(value, kind):
+            BY_TYPE[value.__class__] = scalar
+            return scalar
+    return None
+
+
+def foreign(value: Any) -> bool:
+    """Whether a value is an array of another library, which becomes a tensor."""
+    return any(hasattr(value, n) for n in ("__array_interface__", "__dlpack__", "__array__")) and not isinstance(value, type)
+
+
+def operand_keys(row: Row, operands: tuple[Any, ...]) -> tuple[list[Any], list[Any], tuple[Key, ...], tuple[int, ...]]:
+    """The operands with foreign arrays adopted; the look-up path; flat keys; and the operand each key belongs to.
+
+    Raises:
+        ArgumentError: an operand that is neither a tensor nor a Python number.
+    """
+    values, path, flat, slots = [], [], [], []
+    beside = next((v for v in operands if isinstance(v, Tensor)), None)
+    for i, (p, value) in enumerate(zip(row.operands, operands, strict=True)):
+        if p.role == "variadic":
+            if isinstance(value, Tensor) or not isinstance(value, (tuple, list)):
+                raise ArgumentError(f"{row.name}: {p.name} must be a list or tuple of tensors, not {_show(value)}")
+            items = [_operand(row, p.name, v, beside, False) for v in value]
+            keys = tuple([k for _, k in items])
+            values.append([v for v, _ in items])
+            path.append(keys)
+            flat += keys
+            slots += [i] * len(keys)
+        else:
+            made, key = _operand(row, p.name, value, beside, p.role == "optional")
+            values.append(made)
+            path.append(key)
+            flat.append(key)
+            slots.append(i)
+    return values, path, tuple(flat), tuple(slots)
+
+
+def _operand(row: Row, name: str, value: Any, beside: Tensor | None, optional: bool) -> tuple[Any, Key]:
+    key = key_of(value)
+    if key is None and foreign(value):
+        value = adopt[0](value, beside)
+        key = value._key
+    if key is None or (key is ABSENT and not optional):
+        raise ArgumentError(
+            f"{row.name}: {name} must be a tensor or a Python number, not {_show(value)}; "
+            "make a tensor with tripoint.asarray(...)"
+        )
+    return value, key
+
+
+def _show(value: Any) -> str:
+    text = repr(value)
+    kind = type(value).__name__
+    return f"the {kind} {text}" if len(text) <= 40 else f"a {kind}"
+
+
+def _level(values: tuple[Any, ...]) -> Any:
+    return values[0] if len(values) == 1 else values
+
+
+def call_row(row: Row, operands: tuple[Any, ...], metas: tuple[Any, ...]) -> Any:
+    """Call an operator by its row: look its plan up, or resolve, build, run and keep it."""
+    values, path, flat, slots = operand_keys(row, operands)
+    if not any(k.is_tensor for k in flat) and row.operands:
+        raise ArgumentError(
+            f"{row.name}: at least one operand must be a tensor, not {', '.join(_show(v) for v in operands)}; "
+            "make one with tripoint.asarray(...)"
+        )
+    keyed = {p.name: v for p, v in zip(row.metas, metas, strict=True) if p.name in row.keyed}
+    if row.keyed:
+        path.append(_level(tuple(keyed.values())))
+    mode = get_mode()
+    table = row.plans.setdefault(mode, {})
+    last = path[-1] if path else None
+    try:
+        for level in path[:-1]:
+            table = table.setdefault(level, {})
+        plan = table.get(last)
+    except TypeError:
+        plan, table = None, {}  # unhashable metadata: the resolution below says what is wrong with it, or copes
+        last = None
+    if plan is not None:
+        return plan(*values, *metas)
+    counters.resolutions += 1
+    found = resolve(row, mode, flat, slots, keyed)
+    plan = build(found)
+    out = plan(*values, *metas)
+    check_result(found, out, (*values, *metas))
+    table[last] = plan
+    return out
+
+
+def resolution(row: Row, operands: tuple[Any, ...], metas: tuple[Any, ...]) -> Resolution:
+    """What a call would do in the mode in force, without running it."""
+    _, _, flat, slots = operand_keys(row, operands)
+    keyed = {p.name: v for p, v in zip(row.metas, metas, strict=True) if p.name in row.keyed}
+    return resolve(row, get_mode(), flat, slots, keyed)
+
+
+def dunder_miss(row: Row, a: Any, b: Any) -> Any:
+    """A binary operator in its dunder form: NotImplemented for strangers, so that their class may answer."""
+    for value in (a, b):
+        if key_of(value) in (None, ABSENT) and not foreign(value):
+            return NotImplemented
+    return call_row(row, (a, b), ())
+
+
+def forget_plans() -> None:
+    """Drop every plan; what is being resolved now lands in an orphan."""
+    for row in list(rows.values()):
+        row.plans.clear()
+
+
+plugins.on_change.append(forget_plans)

@@ -1,0 +1,118 @@
+"""What stands between a call and its kernel: layers, and the floors they stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tripoint.errors import RegistrationError
+from tripoint.keys import Key
+from tripoint.modes import Mode, Scope, current
+from tripoint.schema import Row
+
+__all__ = ["FLOORS", "Layer"]
+
+Plan = Callable[..., Any]
+
+#: the floors from the top down, each with the reason for its place.
+FLOORS = (
+    "autocast",  # above the trace, so that a program holds its casts
+    "vmap",  # batch axes are settled before anything is written down or recorded
+    "trace",  # sees what a user wrote, with casts and batches settled
+    "profile",  # counts what runs, the work of recording included
+    "autograd",  # next to the kernels: everything above it may change operands and still be differentiated
+)
+
+
+class Layer:
+    """Something that takes part in calls between the user and the kernel.
+
+    Subclasses write either ``__call__(op, call_next, args, meta)``, the boxed form, or ``build``. A layer of a stranger
+    states its floor: ``class Count(Layer, below="trace")``.
+    """
+
+    name: str = ""
+    floor: float = 0.0
+
+    def __init_subclass__(cls, *, above: str | None = None, below: str | None = None, on: str | None = None) -> None:
+        super().__init_subclass__()
+        cls.name = cls.__dict__.get("name") or cls.__name__
+        stated = [f for f in (above, below, on) if f is not None]
+        if not stated:
+            return
+        if len(stated) > 1 or stated[0] not in FLOORS:
+            raise RegistrationError(
+                f"layer {cls.name}: state one floor, above= or below= one of {', '.join(FLOORS)}, not {stated}"
+            )
+        # Floors count from the top; a stranger's layer stands half a step beside one.
+        cls.floor = FLOORS.index(stated[0]) + (0.0 if on else -0.5 if above else 0.5)
+
+    def handles(self, op: Row) -> bool:
+        """Whether the layer takes this operator at all; asked once per plan. If not, it stays on beneath it."""
+        return True
+
+    def active(self, mode: Mode, op: Row, keys: tuple[Key, ...]) -> bool:
+        """Whether the layer takes part in this call: by being in the mode, unless it rides in keys."""
+        return self in mode.layers
+
+    def beneath(self, mode: Mode) -> Mode:
+        """The mode with this layer off."""
+        return mode.replace(layers=tuple(other for other in mode.layers if other is not self))
+
+    def build(self, op: Row, next_plan: Plan, keys: tuple[Key, ...], below: Mode) -> Plan:
+        """A plan around ``next_plan``; the boxed form is adapted here. ``below`` has this layer and all above it off."""
+        from tripoint.dispatcher.calls import call_row
+
+        names = [p.name for p in op.metas]
+        count = len(op.operands)
+
+        def call_next(args: Any, meta: dict[str, Any]) -> Any:
+            return call_row(op, tuple(args), tuple([meta[n] for n in names]))
+
+        def plan(*values: Any) -> Any:
+            token = current.set(below)
+            try:
+                return self(op, call_next, values[:count], dict(zip(names, values[count:], strict=True)))
+            finally:
+                current.reset(token)
+
+        return plan
+
+    def __call__(self, op: Row, call_next: Callable[..., Any], args: tuple[Any, ...], meta: dict[str, Any]) -> Any:
+        """The boxed form; ``call_next(args, meta)`` dispatches by the keys of what it is given, this layer off."""
+        raise NotImplementedError(f"layer {self.name} writes neither __call__ nor build")
+
+    def on(self) -> Scope:
+        """A scope in which the layer takes part: ``with layer.on(): ...``."""
+        return Scope(lambda mode: mode.replace(layers=(*mode.layers, self)))
+
+    def __enter__(self) -> Layer:
+        scope = self.on()
+        self.__dict__.setdefault("_scopes", []).append(scope)
+        scope.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.__dict__["_scopes"].pop().__exit__(*error)
+
+
+#: layers that ride in keys instead of the mode.
+standing: list[Layer] = []
+
+
+def walk(mode: Mode, op: Row, keys: tuple[Key, ...]) -> tuple[Layer, ...]:
+    """The layers that take part in a call, from the top down."""
+    taking = [layer for layer in (*mode.layers, *standing) if layer.active(mode, op, keys) and layer.handles(op)]
+    return tuple(sorted(taking, key=lambda layer: layer.floor))
+
+
+def modes_below(mode: Mode, layers: tuple[Layer, ...]) -> tuple[Mode, ...]:
+    """For each layer of a walk, the mode with it and everything above it off, whether that takes part or not."""
+    out = []
+    for layer in layers:
+        off = mode
+        for other in (*mode.layers, *standing):
+            if other is layer or other.floor < layer.floor:
+                off = other.beneath(off)
+        out.append(off)
+    return tuple(out)

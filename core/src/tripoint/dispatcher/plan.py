@@ -1,0 +1,578 @@
+"""From a Resolution to a closure.
+
+Plans are small functions written as source for the shape of their resolution, compiled once per shape and closed over
+the kernel, the keys and the converters. A plan takes the operands and then all metadata, by position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tripoint import kernels
+from tripoint.dispatcher.layer import modes_below
+from tripoint.dispatcher.resolve import Resolution, assign_kernel, kernel_for
+from tripoint.dtypes import DType
+from tripoint.errors import (
+    NoKernelError,
+    OutOfMemoryError,
+    PluginError,
+    ReadOnlyError,
+    ScalarRangeError,
+    ShapeError,
+    TripointError,
+)
+from tripoint.keys import ABSENT, Key
+from tripoint.layouts import strided
+from tripoint.modes import DEFAULT, current
+from tripoint.schema import Row, rows
+from tripoint.storage import Alias, View, record_of, wrote
+from tripoint.tensor import Tensor, wrap
+
+__all__ = ["build", "check_result", "refresh"]
+
+Plan = Callable[..., Any]
+
+_factories: dict[str, Callable[..., Plan]] = {}
+
+
+def compile_plan(parameters: list[str], body: list[str], constants: dict[str, Any]) -> Plan:
+    """A function of these parameters with this body, closed over the constants; compiled once per text."""
+    names = sorted(constants)
+    text = (
+        f"def factory({', '.join(names)}):\n"
+        f"    def plan({', '.join(parameters)}):\n" + "".join(f"        {line}\n" for line in body) + "    return plan\n"
+    )
+    factory = _factories.get(text)
+    if factory is None:
+        # Note [Quiet frames]: CPython drops a warning whose frame belongs to no module (its __name__ is None), so built-in
+        # kernels called from here are silent, whatever the filters say and at no cost. Tests hold us to it.
+        scope: dict[str, Any] = {"__name__": None}
+        exec(compile(text, "<tripoint plan>", "exec"), scope)  # noqa: S102 - the text is ours
+        factory = _factories[text] = scope["factory"]
+    return factory(**constants)
+
+
+def names_of(row: Row) -> list[str]:
+    """Names of a plan's parameters: operands, then metadata."""
+    return [f"a{i}" for i in range(len(row.operands))] + [f"m{i}" for i in range(len(row.metas))]
+
+
+# Converters of single payloads ---------------------------------------------------------------------------------------
+
+
+def caster(key: Key, dtype: DType) -> Callable[[Any], Any]:
+    """A function that casts payloads of ``key`` to ``dtype``.
+
+    Raises:
+        NoKernelError: the point has no ``astype``.
+    """
+    target = key.replace(dtype=dtype)
+    kernel = kernel_for(rows["astype"], (key.base, target))
+    if kernel is None:
+        raise NoKernelError(
+            "astype", (("x", key.base.name), ("target", target.name)), help="the backend that owns the point provides it"
+        )
+    return step(kernel, target, None)
+
+
+def step(kernel: kernels.Kernel, target: Key, spec: Any) -> Callable[[Any], Any]:
+    """One conversion step as a function of a payload."""
+    fn = kernel.fn
+    extra: dict[str, Any] = {}
+    if kernel.takes_target:
+        extra["target"] = target
+    if kernel.takes_spec:
+        extra["spec"] = spec
+    return (lambda p: fn(p, **extra)) if extra else fn
+
+
+def filler(key: Key) -> Callable[[Any], Any]:
+    """A function that makes a Python scalar a 0-d payload on ``key``.
+
+    Raises:
+        NoKernelError: the point has no ``full``.
+    """
+    kernel = kernel_for(rows["full"], (key,))
+    if kernel is None:
+        raise NoKernelError("full", (("target", key.name),), help="a backend provides full, so that scalars can be operands")
+    fn = kernel.fn
+    if kernel.takes_target:
+        return lambda v: fn(shape=(), fill_value=v, target=key)
+    return lambda v: fn(shape=(), fill_value=v)
+
+
+# Building ------------------------------------------------------------------------------------------------------------
+
+
+def build(res: Resolution) -> Plan:
+    """The closure of a resolution: views refreshed and metadata bound, then the layers, then the kernel."""
+    row = res.row
+    if not res.layers:
+        return _bottom(res, top=True)
+    plan = _bottom(res, top=False)
+    belows = modes_below(res.mode, res.layers)
+    for layer, below in reversed(list(zip(res.layers, belows, strict=True))):
+        plan = layer.build(row, plan, res.keys, below)
+    head, constants = _head(res)
+    if not head:
+        return plan
+    parameters = names_of(row)
+    constants["inner"] = plan
+    return compile_plan(parameters, [*head, f"return inner({', '.join(parameters)})"], constants)
+
+
+def _shapes(res: Resolution) -> str:
+    """Source of the tuple of operand shapes."""
+    parts = []
+    for i, p in enumerate(res.row.operands):
+        if p.role == "variadic":
+            parts.append(f"tuple([t._payload.shape for t in a{i}])")
+            continue
+        key = res.keys[res.slots.index(i)]
+        parts.append(f"a{i}._payload.shape" if key.is_tensor else "None" if key is ABSENT else "()")
+    return f"({', '.join(parts)},)" if parts else "()"
+
+
+def _head(res: Resolution) -> tuple[list[str], dict[str, Any]]:
+    """Source that refreshes stale views and binds metadata."""
+    row, lines = res.row, []
+    constants: dict[str, Any] = {}
+    parameters = names_of(row)
+    for i, p in enumerate(row.operands):
+        keys = [k for k, s in zip(res.keys, res.slots, strict=True) if s == i]
+        if not any(k.view for k in keys):
+            continue
+        constants.update(refresh=refresh, again=again, row=row)
+        redo = f"return again(row, ({', '.join(parameters)},))"
+        if p.role == "variadic":
+            lines.append(f"if refresh_all(a{i}): {redo}")
+            constants["refresh_all"] = refresh_all
+        else:
+            lines += [f"v = a{i}._alias", f"if v.seen != v.record.version and refresh(a{i}): {redo}"]
+    if row.bind is not None and row.metas:
+        constants["bind"] = row.bind
+        metas = [f"m{i}" for i in range(len(row.metas))]
+        lines.append(f"{', '.join(metas)}, = bind({_shapes(res)}, {', '.join(metas)})")
+    return lines, constants
+
+
+def _bottom(res: Resolution, top: bool) -> Plan:
+    row = res.row
+    head, constants = _head(res) if top else ([], {})
+    parameters = names_of(row)
+    if res.how == "decomposition":
+        call = [f"a{i}" for i in range(len(row.operands))]
+        for i, p in enumerate(row.metas):
+            call.append(f"m{i}" if p.kind != 2 else f"{p.name}=m{i}")
+        lines = [
+            *head,
+            "try:",
+            f"    return body({', '.join(call)})",
+            "except NoKernelError as error:",
+            "    error.chain.append(name)",
+            "    raise",
+        ]
+        constants.update(body=row.body, NoKernelError=NoKernelError, name=row.name)
+        return compile_plan(parameters, lines, constants)
+    if res.how == "identity":
+        return compile_plan(parameters, [*head, "return a0"], constants)
+    if res.how == "hooks":
+        return _around(parameters, head, constants, _hooked(res))
+    if res.how == "inplace":
+        return _around(parameters, head, constants, _inplace(res))
+    return _kernel(res, parameters, head, constants)
+
+
+def _around(parameters: list[str], head: list[str], constants: dict[str, Any], inner: Plan) -> Plan:
+    if not head:
+        return inner
+    constants["inner"] = inner
+    return compile_plan(parameters, [*head, f"return inner({', '.join(parameters)})"], constants)
+
+
+def _payload_source(res: Resolution, constants: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Source that takes the payloads out of the operands, cast and filled; and the names they then have."""
+    lines, names = [], []
+    for i, p in enumerate(res.row.operands):
+        at = [j for j, s in enumerate(res.slots) if s == i]
+        if p.role == "variadic":
+            casts = [res.casts[j] for j in at]
+            if any(casts):
+                constants[f"casts{i}"] = [
+                    caster(res.keys[j], d) if d is not None else _same for j, d in zip(at, casts, strict=True)
+                ]
+                lines.append(f"p{i} = [c(t._payload) for c, t in zip(casts{i}, a{i})]")
+            else:
+                lines.append(f"p{i} = [t._payload for t in a{i}]")
+        else:
+            key, cast = res.keys[at[0]], res.casts[at[0]]
+            if key is ABSENT:
+                lines.append(f"p{i} = None")
+            elif not key.is_tensor:
+                if res.fills[at[0]]:
+                    constants[f"fill{i}"] = filler(_fill_key(res, at[0]))
+                    lines.append(f"p{i} = fill{i}(a{i})")
+                else:
+                    lines.append(f"p{i} = a{i}")
+            elif cast is not None:
+                constants[f"cast{i}"] = caster(key, cast)
+                lines.append(f"p{i} = cast{i}(a{i}._payload)")
+            else:
+                lines.append(f"p{i} = a{i}._payload")
+        names.append(f"p{i}")
+    return lines, names
+
+
+def _same(p: Any) -> Any:
+    return p
+
+
+def _fill_key(res: Resolution, at: int) -> Key:
+    first = next(k for k in res.keys if k.is_tensor).base
+    strided_key = first.replace(layout=strided)
+    # What the kernel was matched with: the computation dtype of its strong neighbours.
+    cast = next((d for d, k in zip(res.casts, res.keys, strict=True) if d is not None and k.is_tensor), None)
+    wanted = cast or strided_key.dtype
+    if not wanted.is_plain:
+        wanted = wanted.plain
+    return strided_key.replace(dtype=wanted)
+
+
+def _kernel(res: Resolution, parameters: list[str], head: list[str], constants: dict[str, Any]) -> Plan:
+    row = res.row
+    lines, names = _payload_source(res, constants)
+    if res.how == "convert":
+        chain = [step(k, key, res.spec) for k, key in res.steps]
+        constants.update({f"step{i}": fn for i, fn in enumerate(chain)})
+        call = "p0"
+        for i in range(len(chain)):
+            call = f"step{i}({call})"
+    else:
+        kernel = res.kernel
+        assert kernel is not None
+        constants["kernel"] = kernel.fn
+        words = [*names]
+        for i, p in enumerate(row.metas):
+            if p.name not in row.keyed:
+                words.append(f"{p.name}=m{i}")
+        if kernel.takes_target:
+            words.append("target=target")
+            constants["target"] = res.out if row.returns == "tensor" else res.target
+        if kernel.takes_spec:
+            words.append("spec=spec")
+            constants["spec"] = res.spec
+        call = f"kernel({', '.join(words)})"
+        if kernel.check_first:
+            constants["check"] = checker(res)
+            head = [*head, f"check({', '.join(parameters)})"]
+    constants["recover"] = recover
+    constants["res"] = res
+    constants["run"] = compile_plan(names + [f"m{i}" for i in range(len(row.metas))], [f"return {call}"], _only(call, constants))
+    given = ", ".join([*names, *[f"m{i}" for i in range(len(row.metas))]])
+    body = [*head, *lines, "try:", f"    r = {call}", "except Exception as error:"]
+    body.append(f"    r = recover(res, error, ({''.join(n + ', ' for n in parameters)}), run, ({given}{',' if given else ''}))")
+    if row.returns != "tensor":
+        return compile_plan(parameters, [*body, "return r"], constants)
+    point = res.point
+    if point is not None and point.coerce is not None:
+        constants.update(payload=point.payload, coerce=point.coerce)
+        body.append("if r.__class__ is not payload: r = coerce(r)")
+    constants.update(new=Tensor.__new__, Tensor=Tensor, key=res.out)
+    body += ["out = new(Tensor)", "out._payload = r", "out._node = None"]
+    plain = ["out._key = key", "out._alias = None"]
+    if row.aliases != "never" and res.out is not None and res.out.layout.views and point is not None and not point.frozen:
+        constants.update(view_key=res.out.with_parts("view"), View=View, record_of=record_of, row=row)
+        metas = "".join(f"m{i}, " for i in range(len(row.metas)))
+        viewed = ["out._key = view_key", f"out._alias = View(record_of(a0), a0, row, ({metas}))"]
+        if row.aliases == "always":
+            body += viewed
+        else:
+            if point.aliases is None:
+                raise PluginError(f"{point.origin}: the point {point.pattern} has views and provides no aliases(out, x)")
+            constants["shares"] = point.aliases
+            body += ["if shares(r, p0):", *[f"    {v}" for v in viewed], "else:", *[f"    {v}" for v in plain]]
+    else:
+        body += plain
+    return compile_plan(parameters, [*body, "return out"], constants)
+
+
+def _only(text: str, constants: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in constants.items() if name in text}
+
+
+def _hooked(res: Resolution) -> Plan:
+    """Operators that go through the hooks of a layout or dtype: in, once around, and back where the layout stays."""
+    inner_res = res.inner
+    assert inner_res is not None
+    inner = _bottom(inner_res, top=False)
+    found = [kernels.find_point(k) if k.is_tensor else None for k in res.keys]
+    into: list[tuple[Callable[[Any], Any], Key] | None] = []
+    for point, dense in zip(found, inner_res.keys, strict=True):
+        usable = point is not None and point.cheap and point.to_strided is not None
+        into.append((point.to_strided, dense) if usable else None)  # type: ignore[union-attr, arg-type]
+    row, count = res.row, len(res.row.operands)
+    back = None
+    if res.out is not None and inner_res.out is not res.out:
+        at = next(i for i, k in enumerate(res.keys) if k.is_tensor)
+        back = (found[at].from_strided, res.slots[at], res.out)  # type: ignore[union-attr]
+
+    def plan(*values: Any) -> Any:
+        args: list[Any] = []
+        j = 0
+        for p, value in zip(row.operands, values[:count], strict=True):
+            if p.role == "variadic":
+                args.append([_into(into[j + n], t) for n, t in enumerate(value)])
+                j += len(value)
+            else:
+                args.append(_into(into[j], value))
+                j += 1
+        out = inner(*args, *values[count:])
+        if back is not None:
+            from_strided, slot, key = back
+            like = values[slot]
+            like = like if isinstance(like, Tensor) else like[0]
+            if out._payload.shape == like._payload.shape:
+                return wrap(key, from_strided(out._payload, like=like._payload))
+        return out
+
+    return plan
+
+
+def _into(hook: tuple[Callable[[Any], Any], Key] | None, value: Any) -> Any:
+    return value if hook is None else wrap(hook[1], hook[0](value._payload))
+
+
+def _inplace(res: Resolution) -> Plan:
+    """Write into the first operand: by the kernel of the in-place form, or by the functional one and assign, or, for
+    frozen payloads, by binding a new payload. What can fail comes before the first write.
+    """
+    row = res.row
+    parameters = names_of(row)
+    point = res.point
+    assert point is not None
+    constants: dict[str, Any] = {"recover": recover, "res": res, "wrote": wrote}
+    handler = f"    recover(res, error, ({''.join(n + ', ' for n in parameters)}), None, ())"
+    if res.kernel is not None:
+        lines, names = _payload_source(res, constants)
+        constants["kernel"] = res.kernel.fn
+        words = [*names, *[f"{p.name}=m{i}" for i, p in enumerate(row.metas) if p.name not in row.keyed]]
+        write = f"kernel({', '.join(words)})"
+        body = [*lines, "try:", f"    {write}", "except Exception as error:", handler]
+        return compile_plan(parameters, [*body, "wrote(a0)", "return a0"], constants)
+    inner_res = res.inner
+    assert inner_res is not None
+    constants["inner"] = _bottom(inner_res, top=False)
+    constants["fits"] = _fits
+    body = [f"r = inner({', '.join(parameters)})._payload", f"fits(res, r, ({''.join(n + ', ' for n in parameters)}))"]
+    if point.frozen:
+        constants["rebind"] = _rebind
+        return compile_plan(parameters, [*body, "rebind(a0, r)", "return a0"], constants)
+    out = inner_res.out
+    assert out is not None
+    kernel = assign_kernel(res.keys[0], out)
+    assert kernel is not None
+    constants["assign"] = kernel.fn
+    if out.dtype is not res.keys[0].dtype:
+        constants["cast"] = caster(out, res.keys[0].dtype)
+        body.append("r = cast(r)")
+    body += ["try:", "    assign(a0._payload, r)", "except Exception as error:", handler, "wrote(a0)", "return a0"]
+    return compile_plan(parameters, body, constants)
+
+
+def _fits(res: Resolution, payload: Any, values: tuple[Any, ...]) -> None:
+    have = values[0]._payload.shape
+    if payload.shape != have:
+        raise ShapeError(
+            f"{res.row.name}: the result has shape {payload.shape}, and {res.row.operands[0].name} has {have}; "
+            "an in-place operator does not change shapes"
+        )
+
+
+def _rebind(tensor: Tensor, payload: Any) -> None:
+    # Aliases made earlier keep the old payload and the old record: they are snapshots.
+    old = tensor._alias
+    tensor._payload = payload
+    tensor._alias = Alias(1 if old is None else old.version + 1)
+
+
+# Views ---------------------------------------------------------------------------------------------------------------
+
+
+def refresh(tensor: Tensor) -> bool:
+    """Derive a view again if its memory was written since it last looked and its base is recorded.
+
+    True when the tensor's key changed, so that a plan chosen by the old one does not fit.
+    """
+    view = tensor._alias
+    if view.__class__ is not View or view.seen == view.record.version:  # type: ignore[union-attr]
+        return False
+    assert isinstance(view, View)
+    chain = [tensor]
+    while (base := chain[-1]._alias.base)._alias.__class__ is View:  # type: ignore[union-attr]
+        chain.append(base)
+    old = tensor._key
+    for link in reversed(chain):
+        alias = link._alias
+        assert isinstance(alias, View)
+        alias.seen = alias.record.version
+        if alias.base._key.autograd:
+            replay(link, alias)
+    return tensor._key is not old
+
+
+def replay(tensor: Tensor, view: View) -> None:
+    """Give a view the history that its base has now."""
+    token = current.set(DEFAULT)
+    try:
+        out = again(view.row, (view.base, *view.meta))
+    finally:
+        current.reset(token)
+    tensor._node = out._node
+    tensor._key = out._key
+
+
+def refresh_all(tensors: Any) -> bool:
+    """Refresh every view in a sequence; true when some key changed."""
+    changed = False
+    for t in tensors:
+        changed |= refresh(t)
+    return changed
+
+
+def again(row: Row, values: tuple[Any, ...]) -> Any:
+    """Dispatch a call anew."""
+    from tripoint.dispatcher.calls import call_row
+
+    count = len(row.operands)
+    return call_row(row, values[:count], values[count:])
+
+
+# Errors and checks ---------------------------------------------------------------------------------------------------
+
+
+def operand_shapes(row: Row, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Shapes of operands as rules take them."""
+    out: list[Any] = []
+    for p, v in zip(row.operands, values, strict=False):
+        if p.role == "variadic":
+            out.append(tuple([t.shape for t in v]))
+        elif v is None:
+            out.append(None)
+        else:
+            out.append(v._payload.shape if isinstance(v, Tensor) else ())
+    return tuple(out)
+
+
+def expected_shape(row: Row, values: tuple[Any, ...]) -> tuple[int, ...] | None:
+    """What the row's shape rule says of a call with bound metadata.
+
+    Raises:
+        ShapeError: the shapes do not go together.
+    """
+    if row.shape is None:
+        return None
+    metas = dict(zip([p.name for p in row.metas], values[len(row.operands) :], strict=True))
+    return row.shape(operand_shapes(row, values), **metas)
+
+
+def checker(res: Resolution) -> Callable[..., None]:
+    """A function of a plan's values that runs the row's shape rule."""
+    row = res.row
+
+    def check(*values: Any) -> None:
+        expected_shape(row, values)
+
+    return check
+
+
+def recover(
+    res: Resolution, error: Exception, values: tuple[Any, ...], run: Callable[..., Any] | None, given: tuple[Any, ...]
+) -> Any:
+    """Where a kernel that raised arrives: run again where only the host's floating-point settings made it raise.
+
+    NumPy checks those settings when the result is complete, so an in-place kernel (``run`` is ``None``) has done its work.
+
+    Raises:
+        TripointError: what `failed` makes of the error.
+    """
+    point = res.point
+    if isinstance(error, FloatingPointError) and point is not None and point.quiet is not None:
+        if run is None:
+            return None
+        with point.quiet():
+            return run(*given)
+    raise failed(res, error, values) from None
+
+
+def failed(res: Resolution, error: Exception, values: tuple[Any, ...]) -> Exception:
+    """Word the error of a kernel: in the row's own words where a check of it fails, else what the kernel raised."""
+    row = res.row
+    if isinstance(error, TripointError):
+        return error
+    try:
+        expected_shape(row, values)
+    except TripointError as worded:
+        return worded
+    if isinstance(error, OverflowError):
+        scalars = [v for v, k in zip(values, res.keys, strict=False) if not isinstance(v, (Tensor, list, tuple))]
+        dtype = res.out.dtype if res.out is not None else None
+        number = next((v for v in scalars if isinstance(v, int)), None)
+        if number is None and row.metas:
+            number = next((v for v in values if isinstance(v, int) and not isinstance(v, bool)), None)
+        return ScalarRangeError(f"{row.name}: the Python number {number} does not fit in {dtype}; convert the tensor first")
+    if isinstance(error, MemoryError):
+        shape = expected_shape(row, values)
+        return OutOfMemoryError(f"{row.name}: no memory for a result of shape {shape} on {res.out}: {error}")
+    if res.how == "inplace" or row.mutates:
+        target = values[0]
+        if isinstance(target, Tensor) and is_readonly(target):
+            return ReadOnlyError(
+                f"{row.name}: the tensor of shape {target.shape} is read-only; write to a copy, x.copy()"
+            )
+    if res.kernel is not None:
+        error.add_note(f"raised by the kernel {res.kernel.origin} for {row.name} on {', '.join(map(str, res.keys))}")
+    return error
+
+
+def is_readonly(tensor: Tensor) -> bool:
+    """Whether the backend says that the memory must not be written."""
+    point = kernels.find_point(tensor._key)
+    if point is None or point.describe is None:
+        return False
+    return bool(point.describe(tensor._payload).get("readonly"))
+
+
+def check_result(res: Resolution, out: Any, values: tuple[Any, ...]) -> None:
+    """Compare the first result of a plan with what its key and the shape rule promise.
+
+    Raises:
+        PluginError: the kernel's result is of another class, dtype or shape.
+    """
+    row = res.row
+    if res.kernel is None or row.returns != "tensor" or res.how == "inplace" or not isinstance(out, Tensor):
+        return
+    origin, point, payload = res.kernel.origin, res.point, out._payload
+    if point is None:
+        raise PluginError(f"{origin}: the result of {row.name} would be on {res.out}, which no plugin provides")
+    if not isinstance(payload, point.payload):
+        raise PluginError(
+            f"{origin}: {row.name} returned a {type(payload).__name__}; payloads on {point.pattern} are "
+            f"{point.payload.__name__}"
+        )
+    if point.describe is not None and res.out is not None:
+        said = point.describe(payload).get("dtype")
+        if said is not None and said is not res.out.dtype:
+            raise PluginError(f"{origin}: {row.name} returned {said}; the result on {res.out} must be {res.out.dtype}")
+    if res.how == "kernel" and row.shape is not None:
+        head_values = _bound(row, values)
+        wanted = expected_shape(row, head_values)
+        if wanted is not None and tuple(payload.shape) != wanted:
+            raise PluginError(f"{origin}: {row.name} returned shape {tuple(payload.shape)}; its shape rule says {wanted}")
+
+
+def _bound(row: Row, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if row.bind is None or not row.metas:
+        return values
+    count = len(row.operands)
+    return (*values[:count], *row.bind(operand_shapes(row, values), *values[count:]))

@@ -1,0 +1,195 @@
+"""What a scope can change about calls: one interned mode in one context variable.
+
+A mode is plain data (gradients wanted, fallback policy, default device, layers with their static settings), so that
+plans can be shared by everybody who is in the same mode. New threads start from the default mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, TypeVar
+
+from tripoint.devices import Device
+from tripoint.dtypes import Defaults, DType, as_dtype, complex_floating, floating
+from tripoint.errors import DTypeError
+from tripoint.plugins import find_device, on_change
+
+__all__ = ["Mode", "Scope", "device", "enable_grad", "get_default_dtype", "no_grad", "set_default_dtype"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Mode:
+    """One combination of settings. Equal modes are the same object.
+
+    Attributes:
+        grad: whether calls are recorded for differentiation.
+        fallback: ``error``; other policies are planned.
+        device: where new tensors go, or ``None`` for the CPU.
+        layers: active layers, outermost first.
+    """
+
+    __slots__ = ("device", "fallback", "grad", "layers")
+
+    def __init__(self, grad: bool, fallback: str, device: Device | None, layers: tuple[Any, ...]) -> None:
+        self.grad = grad
+        self.fallback = fallback
+        self.device = device
+        self.layers = layers
+
+    def replace(self, **changes: Any) -> Mode:
+        """The mode that differs in the named settings."""
+        return intern(**{**{name: getattr(self, name) for name in self.__slots__}, **changes})
+
+    def __repr__(self) -> str:
+        return f"Mode({', '.join(f'{name}={getattr(self, name)}' for name in self.__slots__)})"
+
+
+_modes: dict[tuple[Any, ...], Mode] = {}
+
+
+def intern(grad: bool, fallback: str, device: Device | None, layers: tuple[Any, ...]) -> Mode:
+    """The one mode of these settings."""
+    ident = (grad, fallback, device, layers)
+    found = _modes.get(ident)
+    if found is None:
+        found = _modes.setdefault(ident, Mode(*ident))
+    return found
+
+
+DEFAULT = intern(True, "error", None, ())
+current: ContextVar[Mode] = ContextVar("tripoint_mode", default=DEFAULT)
+get_mode = current.get
+_entries: ContextVar[tuple[tuple[object, Callable[[Mode], Mode]], ...]] = ContextVar("tripoint_scopes", default=())
+
+
+class Scope:
+    """A change of mode for a ``with`` block, a function, or every resume of a generator.
+
+    Leaving removes this scope's own entry, whatever was entered since, so scopes that overlap without nesting leave no
+    trace. One Scope object may be entered several times.
+    """
+
+    def __init__(self, change: Callable[[Mode], Mode]) -> None:
+        self._change = change
+        self._tokens: list[object] = []
+
+    def __enter__(self) -> Any:
+        token = object()
+        self._tokens.append(token)
+        entries = (*_entries.get(), (token, self._change))
+        _entries.set(entries)
+        current.set(self._change(current.get()))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        here = _entries.get()
+        mine = {t for t, _ in here}
+        token = next((t for t in reversed(self._tokens) if t in mine), None)
+        if token is None:
+            return
+        self._tokens.remove(token)
+        entries = tuple(e for e in here if e[0] is not token)
+        _entries.set(entries)
+        mode = DEFAULT
+        for _, change in entries:
+            mode = change(mode)
+        current.set(mode)
+
+    def __call__(self, fn: F) -> F:
+        """Decorate a function or a generator function."""
+        import functools
+
+        change = self._change
+        if fn.__code__.co_flags & 0x20:
+
+            @functools.wraps(fn)
+            def generator(*args: Any, **kwargs: Any) -> Any:
+                return _resumed(fn(*args, **kwargs), change)
+
+            return generator  # type: ignore[return-value]
+
+        @functools.wraps(fn)
+        def function(*args: Any, **kwargs: Any) -> Any:
+            with Scope(change):
+                return fn(*args, **kwargs)
+
+        return function  # type: ignore[return-value]
+
+
+def _resumed(inner: Any, change: Callable[[Mode], Mode]) -> Any:
+    """Run a generator with the scope in force during its resumes only."""
+    send, value = inner.send, None
+    while True:
+        try:
+            with Scope(change):
+                out = send(value)
+        except StopIteration as stop:
+            return stop.value
+        try:
+            value = yield out
+            send = inner.send
+        except GeneratorExit:
+            with Scope(change):
+                inner.close()
+            raise
+        except BaseException as error:
+            send, value = inner.throw, error
+
+
+class no_grad(Scope):  # noqa: N801 - a context manager, named as in PyTorch
+    """Do not record calls for differentiation: ``with no_grad(): ...`` or ``@no_grad()``."""
+
+    def __init__(self) -> None:
+        super().__init__(_grad_off)
+
+
+class enable_grad(Scope):  # noqa: N801
+    """Record calls again inside of `no_grad`."""
+
+    def __init__(self) -> None:
+        super().__init__(_grad_on)
+
+
+def _grad_off(mode: Mode) -> Mode:
+    return mode.replace(grad=False)
+
+
+def _grad_on(mode: Mode) -> Mode:
+    return mode.replace(grad=True)
+
+
+class device(Scope):  # noqa: N801
+    """Make new tensors on a device: ``with device("cuda"): ...``. ``.device`` is the resolved `Device`.
+
+    Raises:
+        DeviceError: no installed plugin provides the device.
+    """
+
+    def __init__(self, name: Device | str) -> None:
+        self.device = found = find_device(name)
+        super().__init__(lambda mode: mode.replace(device=found))
+
+
+def set_default_dtype(dtype: DType | str | type) -> None:
+    """Set the dtype of floating tensors made from Python numbers; float32 unless set. Holds for the whole process.
+
+    Raises:
+        DTypeError: not a plain floating dtype.
+    """
+    made = as_dtype(dtype)
+    if made not in floating:
+        word = "complex" if made in complex_floating else "no floating"
+        raise DTypeError(f"the default dtype must be a floating dtype; {made} is {word} dtype")
+    Defaults.floating = made
+    for tell in on_change:
+        tell()
+
+
+def get_default_dtype() -> DType:
+    """The dtype of floating tensors made from Python numbers."""
+    return Defaults.floating

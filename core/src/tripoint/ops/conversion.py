@@ -1,0 +1,72 @@
+"""From one point to another, and out of the world of tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tripoint import rules
+from tripoint.devices import Device
+from tripoint.dispatcher.declare import primitive
+from tripoint.dtypes import DType
+from tripoint.layouts import Layout, LayoutSpec
+from tripoint.tensor import Tensor, wrap
+from tripoint.storage import record_of
+
+
+@primitive(
+    dtype=rules.kept(), shape=rules.same, kind="convert", keyed=("device", "layout", "dtype", "copy"),
+    target=("device", "layout", "dtype"), minimal=True,
+)  # fmt: skip
+def to(
+    x: Tensor,
+    /,
+    *,
+    device: Device | str | None = None,
+    layout: Layout | LayoutSpec | str | None = None,
+    dtype: DType | str | type | None = None,
+    copy: bool | None = None,
+) -> Tensor:
+    """``x`` on another device, layout or dtype; what is not named stays. ``x`` itself when nothing changes.
+
+    Args:
+        copy: ``True`` always copies; ``False`` raises where a copy is needed.
+
+    Raises:
+        AliasError: ``copy=False`` and a copy is needed.
+        DTypeError: a dtype with parameters, which has an operator of its own (``quantize``).
+        NoKernelError: no chain of at most three conversions leads there.
+    """
+
+
+@primitive(
+    dtype=rules.kept(), shape=rules.same, kind="convert", keyed=("dtype", "copy"), target=("dtype",), minimal=True
+)
+def astype(x: Tensor, /, dtype: DType | str | type, *, copy: bool = True) -> Tensor:
+    """``x`` in another dtype. With ``copy=False`` ``x`` itself when it has that dtype."""
+
+
+@primitive(dtype=rules.kept(), shape=rules.same, kind="structural", minimal=True)
+def copy(x: Tensor, /) -> Tensor:
+    """A copy in memory of its own, writable and contiguous."""
+
+
+@primitive(dtype=rules.truth(), returns="object", kind="export", minimal=True)
+def to_list(x: Tensor, /) -> Any:
+    """The elements as nested lists of Python numbers; a Python number for a 0-d tensor."""
+
+
+@primitive(dtype=rules.truth(), returns="object", kind="export")
+def to_numpy(x: Tensor, /) -> Any:
+    """The elements as a NumPy array that shares memory where it can."""
+
+
+@primitive(dtype=rules.truth(), returns="object", kind="export")
+def to_text(x: Tensor, /) -> str:
+    """The elements as text for printing, abbreviated when there are many."""
+
+
+def detach(x: Tensor) -> Tensor:
+    """An alias of ``x`` that is not recorded. It shares memory and the version counter."""
+    out = wrap(x._key.base, x._payload)
+    out._alias = record_of(x)
+    return out

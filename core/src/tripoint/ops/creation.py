@@ -1,0 +1,321 @@
+"""Making tensors."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+from tripoint import dtypes as dt
+from tripoint import rules
+from tripoint.devices import Device
+from tripoint.dispatcher.calls import adopt, call_row
+from tripoint.dispatcher.declare import composite, primitive
+from tripoint.dtypes import DType, as_dtype
+from tripoint.errors import AliasError, ArgumentError, DTypeError, NoKernelError, ShapeError
+from tripoint.kernels import row_of
+from tripoint.keys import SCALARS
+from tripoint.layouts import Layout, LayoutSpec
+from tripoint.ops.conversion import to
+from tripoint.tensor import Scalar, Tensor
+
+Shape = int | Sequence[int]
+Place = Device | str | None
+How = Layout | LayoutSpec | str | None
+What = DType | str | type | None
+
+_NEW = {
+    "dtype": rules.DTypeRule("target", lambda operator, dtypes, keyed: ((), dt.Defaults.floating), True),
+    "shape": rules.named,
+    "bind": rules.bind_shape,
+    "kind": "creation",
+    "keyed": ("dtype", "device", "layout"),
+    "target": ("dtype", "device", "layout"),
+}
+
+
+@primitive(**_NEW)
+def empty(shape: Shape, *, dtype: What = None, device: Place = None, layout: How = None) -> Tensor:
+    """A tensor whose elements are whatever the memory held."""
+
+
+@primitive(**_NEW)
+def zeros(shape: Shape, *, dtype: What = None, device: Place = None, layout: How = None) -> Tensor:
+    """A tensor of zeros.
+
+    Raises:
+        SizeError: more than 2**63 - 1 elements.
+        DeviceError, LayoutError, DTypeError: an unknown name, or hardware that cannot be used.
+    """
+
+
+@primitive(minimal=True, **_NEW)
+def ones(shape: Shape, *, dtype: What = None, device: Place = None, layout: How = None) -> Tensor:
+    """A tensor of ones."""
+
+
+@primitive(name="full", minimal=True, **_NEW)
+def _full(shape: Shape, *, fill_value: Scalar, dtype: What = None, device: Place = None, layout: How = None) -> Tensor:
+    """A tensor of one value."""
+
+
+def full(
+    shape: Shape, fill_value: Scalar, *, dtype: What = None, device: Place = None, layout: How = None
+) -> Tensor:
+    """A tensor of one value; the dtype is the value's (a float gives the default floating dtype) unless named."""
+    if isinstance(fill_value, Tensor):
+        fill_value = fill_value.item()
+    if dtype is None:
+        key = next((SCALARS[k] for k in (bool, int, float, complex) if isinstance(fill_value, k)), None)
+        if key is None:
+            raise ArgumentError(f"fill_value must be a Python number, not {fill_value!r}")
+        dtype = _scalar_dtype(key.dtype)
+    return _full(shape, fill_value=fill_value, dtype=dtype, device=device, layout=layout)
+
+
+def _scalar_dtype(weak: DType) -> DType:
+    if weak is dt.weak_bool:
+        return dt.bool_
+    if weak is dt.weak_int:
+        return dt.Defaults.integer
+    return dt.Defaults.floating if weak is dt.weak_float else dt.Defaults.complex()
+
+
+def _bind_ramp(shapes: Any, start: Any, step: Any, count: Any) -> tuple[Any, ...]:
+    return start, step, count
+
+
+@primitive(
+    dtype=_NEW["dtype"],  # type: ignore[arg-type]
+    shape=lambda shapes, *, start, step, count, **meta: (count,),
+    kind="creation",
+    keyed=("dtype", "device", "layout"),
+    target=("dtype", "device", "layout"),
+)
+def ramp(*, start: Scalar, step: Scalar, count: int, dtype: What = None, device: Place = None, layout: How = None) -> Tensor:
+    """``count`` numbers ``start + i * step``."""
+
+
+def arange(
+    start: float, /, stop: float | None = None, step: float = 1, *, dtype: What = None, device: Place = None
+) -> Tensor:
+    """Numbers from ``start`` (0 when one argument is given) up to ``stop``, which is left out, in steps.
+
+    Ints give the default integer dtype, floats the default floating dtype, unless one is named.
+
+    Raises:
+        ShapeError: ``step`` is 0.
+    """
+    if stop is None:
+        start, stop = 0, start
+    for v in (start, stop, step):
+        if isinstance(v, bool) or not isinstance(v, (int, float)):
+            raise ArgumentError(f"arange takes Python ints and floats, not {v!r}")
+    if step == 0:
+        raise ShapeError("arange: step must not be 0")
+    ints = builtins.all(isinstance(v, int) for v in (start, stop, step))
+    if ints:
+        count = -((start - stop) // step)  # the ceiling, exact for ints of any size
+    else:
+        import math
+
+        count = math.ceil((stop - start) / step)
+    made = dtype if dtype is not None else dt.Defaults.integer if ints else dt.Defaults.floating
+    (count,) = rules.check_shape(builtins.max(0, int(count)))
+    return ramp(start=start, step=step, count=count, dtype=made, device=device)
+
+
+@composite
+def zeros_like(x: Tensor, /, *, dtype: What = None, device: Place = None) -> Tensor:
+    """Zeros of the shape, dtype and device of ``x``, strided."""
+    return zeros(x.shape, dtype=dtype or x.dtype.plain, device=device or x.device)
+
+
+@composite
+def ones_like(x: Tensor, /, *, dtype: What = None, device: Place = None) -> Tensor:
+    """Ones of the shape, dtype and device of ``x``, strided."""
+    return ones(x.shape, dtype=dtype or x.dtype.plain, device=device or x.device)
+
+
+@composite
+def empty_like(x: Tensor, /, *, dtype: What = None, device: Place = None) -> Tensor:
+    """A tensor of the shape, dtype and device of ``x``, strided, with arbitrary elements."""
+    return empty(x.shape, dtype=dtype or x.dtype.plain, device=device or x.device)
+
+
+@composite
+def full_like(x: Tensor, /, fill_value: Scalar, *, dtype: What = None, device: Place = None) -> Tensor:
+    """One value in the shape, dtype and device of ``x``, strided."""
+    return full(x.shape, fill_value, dtype=dtype or x.dtype.plain, device=device or x.device)
+
+
+@primitive(
+    dtype=_NEW["dtype"],  # type: ignore[arg-type]
+    kind="creation",
+    keyed=("dtype", "device", "layout"),
+    target=("dtype", "device", "layout"),
+)
+def from_data(
+    *, data: Any, copy: bool | None, dtype: What = None, device: Place = None, layout: How = None
+) -> Tensor:
+    """A tensor of nested sequences, Python numbers or a foreign array; `asarray` settles the dtype and calls it."""
+
+
+def asarray(
+    obj: Any, /, *, dtype: What = None, device: Place = None, layout: How = None, copy: bool | None = None
+) -> Tensor:
+    """A tensor of ``obj``: a tensor, a Python number, nested lists or tuples of these, or a foreign array.
+
+    Args:
+        dtype: unless named, a foreign array's own; of Python numbers bool, the default integer dtype, the default
+            floating dtype or its complex dtype, whichever holds them all.
+        copy: ``None`` shares memory where possible, ``True`` copies, ``False`` raises where a copy is needed.
+
+    Raises:
+        ArgumentError: text, ragged nesting, objects.
+        DTypeError: a foreign dtype without an equal here (objects, dates, structures).
+        AliasError: ``copy=False`` and a copy is needed.
+    """
+    if isinstance(obj, Tensor):
+        out = to(obj, dtype=dtype, device=device, layout=layout, copy=copy)
+        return out
+    made = as_dtype(dtype) if dtype is not None else None
+    if isinstance(obj, (list, tuple)):
+        obj, found, foreign = _read_list(obj)
+        if foreign:
+            from tripoint.ops.manipulation import stack
+
+            return stack([asarray(o, dtype=made, device=device) for o in obj])
+    elif isinstance(obj, (bool, int, float, complex)) and not hasattr(obj, "__array_interface__"):
+        found = _kind_of([obj])
+    elif isinstance(obj, (range, memoryview, bytearray)) or hasattr(obj, "__array__") or hasattr(obj, "__dlpack__"):
+        if isinstance(obj, range):
+            return asarray(list(obj), dtype=made, device=device, layout=layout)
+        found = _foreign_dtype(obj, made)
+    else:
+        raise ArgumentError(
+            f"asarray takes tensors, Python numbers, nested lists of them and arrays, not a {type(obj).__name__}"
+        )
+    if copy is False and isinstance(obj, (list, tuple, bool, int, float, complex)):
+        raise AliasError(f"asarray: a {type(obj).__name__} holds no memory to share, and copy=False forbids a copy")
+    wanted = made or found
+    if copy is False and wanted is not found:
+        raise AliasError(f"asarray: converting {found} to {wanted} needs a copy, and copy=False forbids it")
+    if not wanted.is_plain:
+        raise DTypeError(f"{wanted} has parameters that asarray cannot guess; make a plain tensor, then quantize it")
+    try:
+        return from_data(data=obj, copy=copy, dtype=wanted, device=device, layout=layout)
+    except NoKernelError:
+        # A device or layout whose author brings no reader of Python data is filled from the CPU, by its own conversion.
+        row = row_of(from_data)
+        made_here = call_row(row, (), (obj, copy, wanted, "cpu", "strided"))
+        return to(made_here, device=device, layout=layout)
+
+
+def _foreign_dtype(obj: Any, wanted: DType | None) -> DType:
+    foreign = getattr(obj, "dtype", None)
+    if foreign is None:
+        array = getattr(obj, "__array_interface__", None)
+        if array is None:
+            return wanted or dt.Defaults.floating
+        text = array["typestr"]
+        foreign = {"f": "float", "i": "int", "u": "uint", "c": "complex", "b": "bool"}.get(text[1], "?")
+        foreign = foreign if foreign == "bool" else f"{foreign}{int(text[2:]) * 8}"
+    name = foreign if isinstance(foreign, str) else getattr(foreign, "name", None) or str(foreign)
+    name = name.rpartition(".")[2]
+    found = dt.PLAIN.get(name)
+    if found is None:
+        raise DTypeError(
+            f"asarray: an array of dtype {foreign} has no equal here; convert it to numbers first "
+            f"(dtypes: {', '.join(dt.PLAIN)})"
+        )
+    return found
+
+
+_ORDER = (bool, int, float, complex)
+
+
+def _kind_of(flat: Sequence[Any]) -> DType:
+    kinds = set(map(type, flat))
+    best = -1
+    for kind in kinds:
+        rank = next((i for i, k in enumerate(_ORDER) if issubclass(kind, k)), None)
+        if rank is None:
+            word = "text" if issubclass(kind, (str, bytes)) else f"a {kind.__name__}"
+            raise ArgumentError(f"asarray: {word} is no number; tensors hold bools, ints, floats and complex numbers")
+        best = builtins.max(best, rank)
+    if best < 0:
+        return dt.Defaults.floating
+    if best == 1 and builtins.any(not -(2**63) <= v < 2**63 for v in flat):
+        big = next(v for v in flat if not -(2**63) <= v < 2**63)
+        if big < 2**64 and builtins.all(v >= 0 for v in flat):
+            return dt.uint64
+        raise ArgumentError(f"asarray: the int {big} does not fit in 64 bits; write it as a float")
+    return (dt.bool_, dt.Defaults.integer, dt.Defaults.floating, dt.Defaults.complex())[best]
+
+
+def _read_list(obj: Any) -> tuple[Any, DType, bool]:
+    """The nested lists, their dtype, and whether arrays stand inside.
+
+    Raises:
+        ArgumentError: ragged nesting, text, or things that are no numbers.
+    """
+    flat: list[Any] = []
+    shape: list[int] = []
+    level: list[Any] = [obj]
+    while True:
+        kinds = set(map(type, level))
+        nested = [k for k in kinds if issubclass(k, (list, tuple))]
+        if not nested:
+            break
+        if len(nested) != len(kinds):
+            raise ArgumentError(f"asarray: ragged nesting: numbers and lists side by side at depth {len(shape)}")
+        sizes = {len(v) for v in level}
+        if len(sizes) > 1:
+            raise ArgumentError(
+                f"asarray: ragged nesting: lists of lengths {', '.join(map(str, sorted(sizes)))} side by side at depth "
+                f"{len(shape)}; pad them to one length"
+            )
+        shape.append(sizes.pop())
+        level = [v for inner in level for v in inner]
+        if not level:
+            break
+    flat = level
+    if builtins.any(hasattr(v, "__array__") or isinstance(v, Tensor) for v in flat):
+        if builtins.all(isinstance(v, (bool, int, float, complex)) or _is_scalar(v) for v in flat):
+            return _unwrapped(obj), _joined(flat), False
+        if len(shape) == 1:
+            return list(obj), dt.Defaults.floating, True
+        return [asarray(v) for v in obj], dt.Defaults.floating, True
+    return obj, _kind_of(flat), False
+
+
+def _is_scalar(v: Any) -> bool:
+    return getattr(v, "shape", None) == ()
+
+
+def _unwrapped(obj: Any) -> Any:
+    if isinstance(obj, (list, tuple)):
+        return [_unwrapped(v) for v in obj]
+    return obj.item() if _is_scalar(obj) else obj
+
+
+def _joined(flat: list[Any]) -> DType:
+    out: DType | None = None
+    for v in flat:
+        one = v.dtype if isinstance(v, Tensor) else _foreign_dtype(v, None) if _is_scalar(v) else None
+        if one is not None:
+            out = one if out is None else dt.promote(out, one)
+    weak = [v for v in flat if not _is_scalar(v)]
+    if out is None:
+        return _kind_of(flat)
+    for v in weak:
+        out = dt.promote_weak(out, next(SCALARS[k].dtype for k in _ORDER if isinstance(v, k)))
+    return out
+
+
+def _adopt(value: Any, beside: Tensor | None) -> Tensor:
+    return asarray(value, device=beside.device if beside is not None else None)
+
+
+adopt.append(_adopt)

@@ -1,0 +1,231 @@
+"""Elementwise operators: one result per element, operands broadcast together."""
+
+from __future__ import annotations
+
+from tripoint import dtypes as dt
+from tripoint import rules
+from tripoint.dispatcher.declare import composite, inplace, primitive
+from tripoint.tensor import Operand, Tensor
+
+_BINARY = {"shape": rules.broadcast, "kind": "elementwise"}
+_UNARY = {"shape": rules.same, "kind": "elementwise"}
+
+
+@primitive(dtype=rules.promoted(), commutative=True, minimal=True, **_BINARY)
+def add(x1: Operand, x2: Operand, /) -> Tensor:
+    """Elementwise sum; of bools the logical or, as in NumPy."""
+
+
+@primitive(dtype=rules.promoted(dt.numeric), **_BINARY)
+def subtract(x1: Operand, x2: Operand, /) -> Tensor:
+    """Elementwise difference of numbers."""
+
+
+@primitive(dtype=rules.promoted(), commutative=True, minimal=True, **_BINARY)
+def multiply(x1: Operand, x2: Operand, /) -> Tensor:
+    """Elementwise product; of bools the logical and."""
+
+
+@primitive(dtype=rules.floated(), minimal=True, **_BINARY)
+def divide(x1: Operand, x2: Operand, /) -> Tensor:
+    """Elementwise quotient; integers are divided in the default floating dtype. x / 0 is an infinity or NaN."""
+
+
+@primitive(dtype=rules.promoted(dt.real), **_BINARY)
+def floor_divide(x1: Operand, x2: Operand, /) -> Tensor:
+    """Elementwise quotient rounded toward minus infinity; integer division by zero gives 0."""
+
+
+@primitive(dtype=rules.promoted(dt.real), **_BINARY)
+def remainder(x1: Operand, x2: Operand, /) -> Tensor:
+    """What `floor_divide` leaves, with the sign of ``x2``; of an integer division by zero 0."""
+
+
+@primitive(dtype=rules.promoted(dt.numeric), **_BINARY)
+def pow(x1: Operand, x2: Operand, /) -> Tensor:  # noqa: A001 - the standard's name
+    """``x1`` to the power ``x2``. An integer tensor to a negative Python integer is refused, as in NumPy."""
+
+
+@primitive(dtype=rules.promoted(dt.real), commutative=True, minimal=True, **_BINARY)
+def maximum(x1: Operand, x2: Operand, /) -> Tensor:
+    """The larger of two; NaN if either is NaN. At ties the gradient is halved between both."""
+
+
+@primitive(dtype=rules.promoted(dt.real), commutative=True, **_BINARY)
+def minimum(x1: Operand, x2: Operand, /) -> Tensor:
+    """The smaller of two; NaN if either is NaN. At ties the gradient is halved between both."""
+
+
+@primitive(dtype=rules.compared(), commutative=True, **_BINARY)
+def equal(x1: Operand, x2: Operand, /) -> Tensor:
+    """Whether elements are equal, as bool."""
+
+
+@primitive(dtype=rules.compared(), commutative=True, **_BINARY)
+def not_equal(x1: Operand, x2: Operand, /) -> Tensor:
+    """Whether elements differ, as bool."""
+
+
+@primitive(dtype=rules.compared(), **_BINARY)
+def less(x1: Operand, x2: Operand, /) -> Tensor:
+    """Whether ``x1 < x2``, as bool."""
+
+
+@primitive(dtype=rules.compared(), **_BINARY)
+def less_equal(x1: Operand, x2: Operand, /) -> Tensor:
+    """Whether ``x1 <= x2``, as bool."""
+
+
+@primitive(dtype=rules.compared(), minimal=True, **_BINARY)
+def greater(x1: Operand, x2: Operand, /) -> Tensor:
+    """Whether ``x1 > x2``, as bool."""
+
+
+@primitive(dtype=rules.compared(), **_BINARY)
+def greater_equal(x1: Operand, x2: Operand, /) -> Tensor:
+    """Whether ``x1 >= x2``, as bool."""
+
+
+@primitive(dtype=rules.logical(), commutative=True, **_BINARY)
+def logical_and(x1: Operand, x2: Operand, /) -> Tensor:
+    """Logical and; numbers count as true unless they are 0."""
+
+
+@primitive(dtype=rules.logical(), commutative=True, **_BINARY)
+def logical_or(x1: Operand, x2: Operand, /) -> Tensor:
+    """Logical or; numbers count as true unless they are 0."""
+
+
+@primitive(dtype=rules.logical(), commutative=True, **_BINARY)
+def logical_xor(x1: Operand, x2: Operand, /) -> Tensor:
+    """Logical exclusive or; numbers count as true unless they are 0."""
+
+
+@primitive(dtype=rules.logical(), **_UNARY)
+def logical_not(x: Tensor, /) -> Tensor:
+    """Logical not; numbers count as true unless they are 0."""
+
+
+@primitive(dtype=rules.promoted(), commutative=True, **_BINARY)
+def bitwise_and(x1: Operand, x2: Operand, /) -> Tensor:
+    """Bitwise and of integers, logical and of bools."""
+
+
+@primitive(dtype=rules.promoted(), commutative=True, **_BINARY)
+def bitwise_or(x1: Operand, x2: Operand, /) -> Tensor:
+    """Bitwise or of integers, logical or of bools."""
+
+
+@primitive(dtype=rules.promoted(), commutative=True, **_BINARY)
+def bitwise_xor(x1: Operand, x2: Operand, /) -> Tensor:
+    """Bitwise exclusive or of integers, logical exclusive or of bools."""
+
+
+@primitive(dtype=rules.kept(), **_UNARY)
+def bitwise_invert(x: Tensor, /) -> Tensor:
+    """Bitwise not of integers, logical not of bools."""
+
+
+@primitive(dtype=rules.kept(dt.numeric), zero_preserving=True, **_UNARY)
+def negative(x: Tensor, /) -> Tensor:
+    """``-x``."""
+
+
+@primitive(dtype=rules.absolute(), zero_preserving=True, **_UNARY)
+def abs(x: Tensor, /) -> Tensor:  # noqa: A001
+    """Absolute value; of complex elements the modulus, in their parts' dtype."""
+
+
+@primitive(dtype=rules.kept(dt.numeric), zero_preserving=True, **_UNARY)
+def sign(x: Tensor, /) -> Tensor:
+    """-1, 0 or 1 by the sign of each element; NaN stays NaN."""
+
+
+@primitive(dtype=rules.kept(dt.numeric), zero_preserving=True, **_UNARY)
+def square(x: Tensor, /) -> Tensor:
+    """``x * x``."""
+
+
+@primitive(dtype=rules.floated(), minimal=True, **_UNARY)
+def exp(x: Tensor, /) -> Tensor:
+    """e to the power of each element."""
+
+
+@primitive(dtype=rules.floated(), minimal=True, **_UNARY)
+def log(x: Tensor, /) -> Tensor:
+    """Natural logarithm; of 0 minus infinity, of negative numbers NaN."""
+
+
+@primitive(dtype=rules.floated(), zero_preserving=True, **_UNARY)
+def sqrt(x: Tensor, /) -> Tensor:
+    """Square root; of negative numbers NaN."""
+
+
+@primitive(dtype=rules.floated(), zero_preserving=True, **_UNARY)
+def tanh(x: Tensor, /) -> Tensor:
+    """Hyperbolic tangent."""
+
+
+@primitive(dtype=rules.floated(), zero_preserving=True, **_UNARY)
+def sin(x: Tensor, /) -> Tensor:
+    """Sine of an angle in radians."""
+
+
+@primitive(dtype=rules.floated(), **_UNARY)
+def cos(x: Tensor, /) -> Tensor:
+    """Cosine of an angle in radians."""
+
+
+@primitive(dtype=rules.truth(), **_UNARY)
+def isnan(x: Tensor, /) -> Tensor:
+    """Whether elements are NaN, as bool."""
+
+
+@primitive(dtype=rules.truth(), **_UNARY)
+def isfinite(x: Tensor, /) -> Tensor:
+    """Whether elements are neither NaN nor infinite, as bool."""
+
+
+@primitive(dtype=rules.truth(), **_UNARY)
+def isinf(x: Tensor, /) -> Tensor:
+    """Whether elements are infinite, as bool."""
+
+
+@primitive(dtype=rules.selected(), shape=rules.broadcast, kind="select", minimal=True)
+def where(condition: Tensor, x1: Operand, x2: Operand, /) -> Tensor:
+    """``x1`` where the bool ``condition`` holds, else ``x2``; the three broadcast together.
+
+    The operand not chosen gets the gradient 0, whatever its value, so NaN does not leak from it.
+    """
+
+
+@composite
+def positive(x: Tensor, /) -> Tensor:
+    """``+x``: a copy."""
+    from tripoint.ops.conversion import copy
+
+    return copy(x)
+
+
+@composite
+def clip(x: Tensor, /, min: float | None = None, max: float | None = None) -> Tensor:  # noqa: A002
+    """``x`` limited to ``min .. max``; NaN stays NaN. At an edge the gradient is halved, as `maximum` says."""
+    if min is not None:
+        x = maximum(x, min)
+    if max is not None:
+        x = minimum(x, max)
+    return x if min is not None or max is not None else positive(x)
+
+
+add_ = inplace(add)
+subtract_ = inplace(subtract)
+multiply_ = inplace(multiply)
+divide_ = inplace(divide)
+floor_divide_ = inplace(floor_divide)
+remainder_ = inplace(remainder)
+pow_ = inplace(pow)
+bitwise_and_ = inplace(bitwise_and)
+bitwise_or_ = inplace(bitwise_or)
+bitwise_xor_ = inplace(bitwise_xor)
+exp_ = inplace(exp)
+negative_ = inplace(negative)

@@ -1,0 +1,95 @@
+"""Reading and writing parts of a tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tripoint import rules
+from tripoint.dispatcher.declare import composite, inplace, primitive
+from tripoint.errors import NotBuiltYetError
+from tripoint.ops.creation import asarray, zeros
+from tripoint.tensor import Operand, Tensor
+
+
+@primitive(dtype=rules.kept(), shape=rules.indexed, bind=rules.bind_index, aliases="always", kind="structural")
+def getitem(x: Tensor, /, key: Any) -> Tensor:
+    """Basic indexing, ``x[key]``: ints, slices (negative steps too), ``None`` and ``...``; a view.
+
+    Raises:
+        IndexingError: out of range, or more indices than axes.
+    """
+
+
+@composite(dtype=rules.kept(), shape=rules.named, kind="indexing")
+def getitem_back(g: Tensor, /, *, shape: tuple[int, ...], key: Any) -> Tensor:
+    """Zeros of ``shape`` with ``g`` in the place that ``key`` reads; the adjoint of `getitem`."""
+    out = zeros(shape, dtype=g.dtype, device=g.device)
+    assign_(getitem(out, key), g)
+    return out
+
+
+@primitive(dtype=rules.kept(), shape=rules.taken, bind=rules.bind_axis, kind="indexing")
+def take(x: Tensor, indices: Tensor, /, *, axis: int) -> Tensor:
+    """Elements of ``x`` at int positions along an axis; negative positions count from the end.
+
+    Raises:
+        IndexingError: a position outside of the axis.
+    """
+
+
+@primitive(dtype=rules.kept(), shape=rules.named, bind=None, kind="indexing")
+def take_back(g: Tensor, indices: Tensor, /, *, shape: tuple[int, ...], axis: int) -> Tensor:
+    """Zeros of ``shape`` with ``g`` added at the positions that `take` read; the adjoint of take."""
+
+
+@primitive(dtype=rules.like_first(), shape=rules.same, kind="assign")
+def assign(x1: Tensor, x2: Operand, /) -> Tensor:
+    """``x2`` broadcast to the shape of ``x1``, in its dtype; ``assign_`` writes it into ``x1``."""
+
+
+assign_ = inplace(assign)
+
+
+def index(x: Tensor, key: Any) -> Tensor:
+    """``x[key]``: basic indexing, or one integer tensor along the first axis (or the axis that it stands at).
+
+    Raises:
+        IndexingError: out of range, or no index at all.
+        NotBuiltYetError: several index tensors, or a mask.
+    """
+    items = key if key.__class__ is tuple else (key,)
+    if not any(_advanced(k) for k in items):
+        return getitem(x, key)
+    at = [i for i, k in enumerate(items) if _advanced(k)]
+    if len(at) > 1:
+        raise NotBuiltYetError("indexing with several index tensors is planned; take along one axis at a time")
+    where = items[at[0]]
+    where = where if isinstance(where, Tensor) else asarray(where, device=x.device)
+    if where.dtype.name == "bool":
+        raise NotBuiltYetError("indexing with a bool mask is planned; tripoint.where(mask, x, 0) keeps the shape")
+    rest = [slice(None) if i == at[0] else k for i, k in enumerate(items)]
+    if any(k is Ellipsis for k in rest[: at[0]]):
+        axis = x.ndim - sum(1 for k in items[at[0] :] if k is not None)
+    else:
+        axis = sum(1 for k in rest[: at[0]] if k is not None)
+    if any(not (k.__class__ is slice or k is Ellipsis) for k in rest):
+        raise NotBuiltYetError("an index tensor beside ints or None is planned; index in two steps")
+    if any(k is not Ellipsis and k != slice(None) for k in rest):
+        x = getitem(x, tuple(rest))
+    return take(x, where, axis=axis)
+
+
+def _advanced(k: Any) -> bool:
+    return isinstance(k, (Tensor, list)) or hasattr(k, "__array_interface__") or k.__class__ is bool
+
+
+def set_index(x: Tensor, key: Any, value: Operand) -> None:
+    """``x[key] = value`` for basic keys.
+
+    Raises:
+        NotBuiltYetError: index tensors or masks.
+    """
+    items = key if key.__class__ is tuple else (key,)
+    if any(_advanced(k) for k in items):
+        raise NotBuiltYetError("writing through index tensors and masks is planned; use slices, or tripoint.where")
+    assign_(getitem(x, key), value)

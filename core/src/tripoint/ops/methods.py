@@ -1,0 +1,340 @@
+"""Methods and special methods of Tensor, filled here from the operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tripoint import kernels
+from tripoint.devices import Device
+from tripoint.dispatcher.declare import dunder
+from tripoint.dtypes import DType
+from tripoint.errors import ArgumentError, LayoutError, NotBuiltYetError, ShapeError
+from tripoint.layouts import Layout, LayoutSpec
+from tripoint.ops import conversion, creation, elementwise, indexing, linalg, manipulation, reductions
+from tripoint.storage import Storage
+from tripoint.tensor import Tensor
+
+_BINARY = {
+    "add": elementwise.add,
+    "sub": elementwise.subtract,
+    "mul": elementwise.multiply,
+    "truediv": elementwise.divide,
+    "floordiv": elementwise.floor_divide,
+    "mod": elementwise.remainder,
+    "pow": elementwise.pow,
+    "and": elementwise.bitwise_and,
+    "or": elementwise.bitwise_or,
+    "xor": elementwise.bitwise_xor,
+    "matmul": linalg.matmul,
+}
+_INPLACE = {
+    "add": elementwise.add_,
+    "sub": elementwise.subtract_,
+    "mul": elementwise.multiply_,
+    "truediv": elementwise.divide_,
+    "floordiv": elementwise.floor_divide_,
+    "mod": elementwise.remainder_,
+    "pow": elementwise.pow_,
+    "and": elementwise.bitwise_and_,
+    "or": elementwise.bitwise_or_,
+    "xor": elementwise.bitwise_xor_,
+}
+_COMPARE = {
+    "eq": elementwise.equal,
+    "ne": elementwise.not_equal,
+    "lt": elementwise.less,
+    "le": elementwise.less_equal,
+    "gt": elementwise.greater,
+    "ge": elementwise.greater_equal,
+}
+_METHODS: dict[str, Callable[..., Any]] = {
+    "sum": reductions.sum,
+    "prod": reductions.prod,
+    "mean": reductions.mean,
+    "max": reductions.max,
+    "min": reductions.min,
+    "all": reductions.all,
+    "any": reductions.any,
+    "argmax": reductions.argmax,
+    "argmin": reductions.argmin,
+    "permute_dims": manipulation.permute_dims,
+    "expand_dims": manipulation.expand_dims,
+    "squeeze": manipulation.squeeze,
+    "broadcast_to": manipulation.broadcast_to,
+    "flatten": manipulation.flatten,
+    "astype": conversion.astype,
+    "copy": conversion.copy,
+    "detach": conversion.detach,
+    "exp": elementwise.exp,
+    "log": elementwise.log,
+    "sqrt": elementwise.sqrt,
+    "tanh": elementwise.tanh,
+    "__neg__": elementwise.negative,
+    "__pos__": elementwise.positive,
+    "__abs__": elementwise.abs,
+    "__invert__": elementwise.bitwise_invert,
+    "__getitem__": indexing.index,
+    "__setitem__": indexing.set_index,
+    "tolist": conversion.to_list,
+    "numpy": conversion.to_numpy,
+}
+
+
+def reshape(self: Tensor, *shape: int | Sequence[int], copy: bool | None = None) -> Tensor:
+    """The same elements under another shape; see `tripoint.reshape`."""
+    wanted: Any = shape[0] if len(shape) == 1 else shape
+    return manipulation.reshape(self, wanted, copy=copy)
+
+
+def to(
+    self: Tensor,
+    target: Tensor | Device | str | DType | Layout | LayoutSpec | None = None,
+    /,
+    *,
+    device: Device | str | None = None,
+    layout: Layout | LayoutSpec | str | None = None,
+    dtype: DType | str | type | None = None,
+    copy: bool | None = None,
+) -> Tensor:
+    """This tensor on another device, layout or dtype; what is not named stays.
+
+    Args:
+        target: a device, a dtype, a layout, or a tensor whose point to take.
+
+    Raises:
+        AliasError, DTypeError, NoKernelError, DeviceError, LayoutError: as `tripoint.to`.
+    """
+    if isinstance(target, Tensor):
+        device, layout, dtype = device or target.device, layout or target.layout, dtype or target.dtype
+    elif isinstance(target, DType):
+        dtype = dtype or target
+    elif isinstance(target, (Layout, LayoutSpec)):
+        layout = layout or target
+    elif isinstance(target, (Device, str)):
+        device = device or target
+    elif target is not None:
+        raise ArgumentError(f"to takes a device, a dtype, a layout or a tensor, not {target!r}; name it: dtype={target!r}")
+    return conversion.to(self, device=device, layout=layout, dtype=dtype, copy=copy)
+
+
+def item(self: Tensor) -> Any:
+    """The one element as a Python number.
+
+    Raises:
+        ShapeError: not exactly one element.
+    """
+    if self.size != 1:
+        raise ShapeError(f"item of a tensor of shape {self.shape}: it has {self.size} elements, not one; use tolist()")
+    out = _host(self).reshape(())
+    return conversion.to_list(out)
+
+
+def _host(self: Tensor) -> Tensor:
+    """A tensor whose elements can be read on the CPU; a copy from another device is what reading means."""
+    return conversion.to(self.detach(), device="cpu", layout="strided", dtype=self.dtype.plain)
+
+
+def tolist(self: Tensor) -> Any:
+    """The elements as nested lists of Python numbers."""
+    return conversion.to_list(_host(self))
+
+
+def numpy(self: Tensor) -> Any:
+    """The elements as a NumPy array that shares memory.
+
+    Raises:
+        NoKernelError, LayoutError: the tensor is not a strided one on the CPU; convert it first.
+    """
+    return conversion.to_numpy(self.detach())
+
+
+def array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
+    """NumPy's protocol: an array that shares memory unless ``dtype`` or ``copy`` asks for a copy."""
+    out = numpy(self)
+    if copy is False and dtype is not None and out.dtype != dtype:
+        raise ArgumentError(f"converting {out.dtype} to {dtype} needs a copy, and copy=False forbids it")
+    if dtype is not None and out.dtype != dtype:
+        return out.astype(dtype)
+    return out.copy() if copy else out
+
+
+def _one(self: Tensor, what: str) -> Any:
+    if self.size != 1:
+        raise ShapeError(
+            f"{what} of a tensor of shape {self.shape} is ambiguous: it has {self.size} elements; reduce it first, "
+            "as by .any() or .all()"
+        )
+    return item(self)
+
+
+def as_bool(self: Tensor) -> bool:
+    """The truth of the one element."""
+    return bool(_one(self, "bool()"))
+
+
+def as_int(self: Tensor) -> int:
+    """The one element as an int."""
+    return int(_one(self, "int()"))
+
+
+def as_float(self: Tensor) -> float:
+    """The one element as a float."""
+    return float(_one(self, "float()"))
+
+
+def as_complex(self: Tensor) -> complex:
+    """The one element as a complex number."""
+    return complex(_one(self, "complex()"))
+
+
+def as_index(self: Tensor) -> int:
+    """The one element of an integer tensor as an int."""
+    found = _one(self, "an index")
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise ArgumentError(f"a {self.dtype} tensor is no index; indices are integers")
+    return found
+
+
+def length(self: Tensor) -> int:
+    """Size of the first axis."""
+    if not self.shape:
+        raise ShapeError("len() of a 0-dimensional tensor; it has no axes")
+    return self.shape[0]
+
+
+def iterate(self: Tensor) -> Iterator[Tensor]:
+    """Views along the first axis."""
+    return (indexing.getitem(self, i) for i in range(length(self)))
+
+
+def _described(self: Tensor) -> dict[str, Any]:
+    point = kernels.find_point(self._key)
+    return point.describe(self._payload) if point is not None and point.describe is not None else {}
+
+
+def strides(self: Tensor) -> tuple[int, ...]:
+    """Steps between neighbours along each axis, in elements.
+
+    Raises:
+        LayoutError: the layout has no strides.
+    """
+    found = _described(self).get("strides")
+    if found is None:
+        raise LayoutError(f"strides are not applicable to layout {self.layout} ({self._key.base})")
+    return tuple(found)
+
+
+def readonly(self: Tensor) -> bool:
+    """Whether writes are refused."""
+    return bool(_described(self).get("readonly"))
+
+
+def storage(self: Tensor) -> Storage:
+    """The allocation behind the tensor; views of one another have equal storages.
+
+    Raises:
+        LayoutError: the tensor has no single allocation.
+    """
+    said = _described(self)
+    if said.get("address") is None:
+        raise LayoutError(f"storage is not applicable to {self._key.base}: there is no single allocation to name")
+    return Storage(str(self.device), said["address"], said["nbytes"], bool(said.get("readonly")))
+
+
+def shares_memory(a: Tensor, b: Tensor, /) -> bool:
+    """Whether writing into one tensor can change the other."""
+    if a.device is not b.device or a.layout is not b.layout:
+        return False
+    point = kernels.find_point(a._key)
+    if a._payload is b._payload:
+        return True
+    return point is not None and point.aliases is not None and bool(point.aliases(a._payload, b._payload))
+
+
+def transposed(self: Tensor) -> Tensor:
+    """A view with both axes exchanged.
+
+    Raises:
+        ShapeError: not two axes.
+    """
+    if self.ndim != 2:
+        raise ShapeError(f".T is for tensors of two axes; shape {self.shape} has {self.ndim}; use .mT or permute_dims")
+    return manipulation.permute_dims(self, (1, 0))
+
+
+def represent(self: Tensor) -> str:
+    """The elements, abbreviated, and the point where it is not the usual one."""
+    key = self._key.base
+    tail = [f"dtype={key.dtype}"]
+    if str(key.device) != "cpu":
+        tail.append(f"device={key.device}")
+    if str(key.layout) != "strided":
+        tail.append(f"layout={key.layout}")
+    point = kernels.find_point(key)
+    if point is not None and point.summary is not None:
+        tail.append(point.summary(self._payload))
+    if self.requires_grad:
+        tail.append("requires_grad=True")
+    row = kernels.row_of(conversion.to_text)
+    from tripoint.dispatcher.resolve import kernel_for
+
+    kernel = kernel_for(row, (key,)) if str(key.device) != "meta" else None
+    if kernel is not None:
+        body = kernel.fn(self._payload)
+        pad = "\n" + " " * len("tensor(")
+        return f"tensor({body.replace(chr(10), pad)}, {', '.join(tail)})"
+    return f"tensor(shape={self.shape}, {', '.join(tail)})"
+
+
+def _unpickled(data: Any, device: str, layout: str, dtype: str) -> Tensor:
+    return creation.asarray(data, device=device, layout=layout, dtype=dtype)
+
+
+def reduce(self: Tensor, protocol: int) -> Any:
+    """Pickle strided tensors on the CPU by their NumPy array.
+
+    Raises:
+        NotBuiltYetError: any other point.
+    """
+    key = self._key.base
+    if key.layout.name != "strided" or not key.dtype.is_plain or key.device.type != "cpu":
+        raise NotBuiltYetError(f"pickling a tensor on {key} is planned; convert it to cpu.strided first")
+    return _unpickled, (numpy(self), "cpu", "strided", key.dtype.name)
+
+
+def fill() -> None:
+    """Put every method on the class."""
+    for short, operator in _BINARY.items():
+        setattr(Tensor, f"__{short}__", dunder(operator, f"__{short}__"))
+        setattr(Tensor, f"__r{short}__", dunder(operator, f"__r{short}__", reflected=True))
+    for short, operator in _INPLACE.items():
+        setattr(Tensor, f"__i{short}__", dunder(operator, f"__i{short}__"))
+    for short, operator in _COMPARE.items():
+        setattr(Tensor, f"__{short}__", dunder(operator, f"__{short}__"))
+    for name, method in _METHODS.items():
+        setattr(Tensor, name, method)
+    for fn in (reshape, to, item, tolist, numpy, storage):
+        setattr(Tensor, fn.__name__, fn)
+    special: dict[str, Any] = {
+        "__array__": array,
+        "__bool__": as_bool,
+        "__int__": as_int,
+        "__float__": as_float,
+        "__complex__": as_complex,
+        "__index__": as_index,
+        "__len__": length,
+        "__iter__": iterate,
+        "__repr__": represent,
+        "__reduce_ex__": reduce,
+        "__hash__": object.__hash__,
+        "T": property(transposed),
+        "mT": property(manipulation.matrix_transpose),
+        "strides": property(strides),
+        "readonly": property(readonly),
+    }
+    for name, value in special.items():
+        setattr(Tensor, name, value)
+
+
+fill()

@@ -1,0 +1,76 @@
+"""Reductions: one result per group of elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tripoint import dtypes as dt
+from tripoint import rules
+from tripoint.dispatcher.declare import composite, primitive
+from tripoint.dtypes import DType
+from tripoint.ops.elementwise import divide
+from tripoint.tensor import Tensor
+
+Axes = int | Sequence[int] | None
+_REDUCE = {"shape": rules.reduced, "bind": rules.bind_axes, "kind": "reduction"}
+_EXTREME = {"shape": rules.reduced_nonempty, "bind": rules.bind_axes, "kind": "reduction"}
+
+
+@primitive(dtype=rules.accumulated(), keyed=("dtype",), minimal=True, **_REDUCE)
+def sum(  # noqa: A001 - the standard's name
+    x: Tensor, /, *, axis: Axes = None, dtype: DType | str | None = None, keepdims: bool = False
+) -> Tensor:
+    """Sum over axes (all of them for ``None``). Integers and bools are summed in 64 bits; the sum of nothing is 0."""
+
+
+@primitive(dtype=rules.accumulated(), keyed=("dtype",), **_REDUCE)
+def prod(x: Tensor, /, *, axis: Axes = None, dtype: DType | str | None = None, keepdims: bool = False) -> Tensor:
+    """Product over axes. Integers and bools are multiplied in 64 bits; the product of nothing is 1."""
+
+
+@primitive(dtype=rules.kept(dt.plain), minimal=True, **_EXTREME)
+def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:  # noqa: A001
+    """Largest element over axes; NaN if one is NaN. Ties share the gradient evenly.
+
+    Raises:
+        ShapeError: an axis of size 0 is reduced.
+    """
+
+
+@primitive(dtype=rules.kept(dt.plain), **_EXTREME)
+def min(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:  # noqa: A001
+    """Smallest element over axes; NaN if one is NaN. Ties share the gradient evenly.
+
+    Raises:
+        ShapeError: an axis of size 0 is reduced.
+    """
+
+
+@primitive(dtype=rules.truth(), **_REDUCE)
+def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:  # noqa: A001
+    """Whether all elements over axes are true; NaN counts as true, as in NumPy."""
+
+
+@primitive(dtype=rules.truth(), **_REDUCE)
+def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:  # noqa: A001
+    """Whether any element over axes is true; NaN counts as true, as in NumPy."""
+
+
+@primitive(dtype=rules.indices(), shape=rules.arg_reduced, bind=rules.bind_optional_axis, kind="reduction", minimal=True)
+def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Position of the first largest element along an axis (``None``: of the flattened tensor); the first NaN wins."""
+
+
+@primitive(dtype=rules.indices(), shape=rules.arg_reduced, bind=rules.bind_optional_axis, kind="reduction")
+def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Position of the first smallest element along an axis (``None``: of the flattened tensor); the first NaN wins."""
+
+
+@composite
+def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """Arithmetic mean over axes, integers in the default floating dtype; the mean of nothing is NaN."""
+    axes = rules.normalise_axes(axis, x.ndim)
+    count = 1
+    for a in axes:
+        count *= x.shape[a]
+    return divide(sum(x, axis=axes, keepdims=keepdims), count)

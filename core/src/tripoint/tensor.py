@@ -1,0 +1,243 @@
+"""The tensor: a key, a payload, a gradient record and an alias record, and nothing else.
+
+The class stands low so that every room can name it. Operators arrive from above: the room ``ops`` fills the methods that
+the class body declares for readers, editors and type checkers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Union
+
+from tripoint.errors import TensorAttributeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tripoint.devices import Device
+    from tripoint.dtypes import DType
+    from tripoint.keys import Key
+    from tripoint.layouts import Layout, LayoutSpec
+    from tripoint.storage import Alias, Storage, View
+
+__all__ = ["Operand", "Scalar", "Tensor"]
+
+Scalar = Union[bool, int, float, complex]  # noqa: UP007 - evaluated at run time, where Tensor is not yet known
+Operand = Union["Tensor", bool, int, float, complex]  # noqa: UP007
+Index = Any
+Axes = Union[int, "Sequence[int]", None]  # noqa: UP007
+
+# Familiar names from elsewhere, and what they are called here.
+_elsewhere = {
+    "view": "reshape(shape); it returns a view where the memory allows, copy=False insists on one",
+    "dim": "ndim",
+    "numel": "size, an attribute",
+    "permute": "permute_dims(axes)",
+    "unsqueeze": "expand_dims(axis=...)",
+    "expand": "broadcast_to(shape)",
+    "transpose": "permute_dims(axes), or .T and .mT",
+    "type": "to(dtype=...)",
+    "float": "to(dtype=tripoint.float32)",
+    "double": "to(dtype=tripoint.float64)",
+    "half": "to(dtype=tripoint.float16)",
+    "long": "to(dtype=tripoint.int64)",
+    "int": "to(dtype=tripoint.int32)",
+    "cuda": "to('cuda')",
+    "cpu": "to('cpu')",
+    "clone": "copy()",
+    "data": "detach()",
+    "grad_fn": "requires_grad and is_leaf",
+    "is_sparse": "layout",
+    "stride": "strides, an attribute",
+    "contiguous": "copy()",
+    "nelement": "size, an attribute",
+    "mm": "the operator @",
+}
+
+
+class Tensor:
+    """An n-dimensional array on one point of device, layout and dtype.
+
+    Tensors are made by `tripoint.asarray`, `tripoint.zeros` and their kin, never by calling this class.
+    """
+
+    __slots__ = ("__weakref__", "_alias", "_key", "_node", "_payload")
+
+    _key: Key
+    _payload: Any
+    _node: Any
+    _alias: Alias | View | None
+
+    # NumPy must not take tensors apart element by element: both orders of `array + tensor` come to us.
+    __array_ufunc__ = None
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        raise TensorAttributeError("tensors are not made by calling Tensor; use tripoint.asarray(data)")
+
+    @property
+    def device(self) -> Device:
+        """Where the memory is."""
+        return self._key.device
+
+    @property
+    def layout(self) -> Layout:
+        """How the memory is read."""
+        return self._key.layout
+
+    @property
+    def dtype(self) -> DType:
+        """What one element means."""
+        return self._key.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the axes."""
+        return self._payload.shape  # type: ignore[no-any-return]
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self._payload.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        n = 1
+        for s in self._payload.shape:
+            n *= s
+        return n
+
+    def __getattr__(self, name: str) -> Any:
+        # Only names that the class lacks come here: attributes that layouts and dtypes declare, and mistakes.
+        if not name.startswith("__"):
+            key = self._key
+            for owner in (key.layout, key.dtype):
+                found = owner.attributes.get(name)
+                if found is not None:
+                    return found(self)
+            hint = f"; here it is {_elsewhere[name]}" if name in _elsewhere else ""
+            if not hint:
+                import difflib
+
+                names = [n for n in dir(type(self)) if not n.startswith("_")]
+                close = difflib.get_close_matches(name, [*names, *key.layout.attributes, *key.dtype.attributes], 1)
+                hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise TensorAttributeError(
+                f"a tensor on {key.base} has no attribute {name!r}{hint}", name=name, obj=self
+            )
+        raise AttributeError(name)
+
+    if TYPE_CHECKING:
+        # Filled by the rooms above; declared here for readers and type checkers.
+        __hash__: Any
+        T: Tensor
+        mT: Tensor
+        grad: Tensor | None
+        requires_grad: bool
+        is_leaf: bool
+        strides: tuple[int, ...]
+        readonly: bool
+
+        def storage(self) -> Storage: ...
+        def item(self) -> Scalar: ...
+        def tolist(self) -> Any: ...
+        def numpy(self) -> Any: ...
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any: ...
+        def to(
+            self,
+            target: Tensor | Device | str | DType | None = None,
+            /,
+            *,
+            device: Device | str | None = None,
+            layout: Layout | LayoutSpec | str | None = None,
+            dtype: DType | str | type | None = None,
+            copy: bool | None = None,
+        ) -> Tensor: ...
+        def astype(self, dtype: DType | str | type, /, *, copy: bool = True) -> Tensor: ...
+        def copy(self) -> Tensor: ...
+        def detach(self) -> Tensor: ...
+        def requires_grad_(self, requires_grad: bool = True) -> Tensor: ...
+        def backward(
+            self, gradient: Tensor | None = None, *, retain_graph: bool | None = None, create_graph: bool = False
+        ) -> None: ...
+
+        def sum(self, *, axis: Axes = None, dtype: DType | str | None = None, keepdims: bool = False) -> Tensor: ...
+        def prod(self, *, axis: Axes = None, dtype: DType | str | None = None, keepdims: bool = False) -> Tensor: ...
+        def mean(self, *, axis: Axes = None, keepdims: bool = False) -> Tensor: ...
+        def max(self, *, axis: Axes = None, keepdims: bool = False) -> Tensor: ...
+        def min(self, *, axis: Axes = None, keepdims: bool = False) -> Tensor: ...
+        def all(self, *, axis: Axes = None, keepdims: bool = False) -> Tensor: ...
+        def any(self, *, axis: Axes = None, keepdims: bool = False) -> Tensor: ...
+        def argmax(self, *, axis: int | None = None, keepdims: bool = False) -> Tensor: ...
+        def argmin(self, *, axis: int | None = None, keepdims: bool = False) -> Tensor: ...
+        def reshape(self, *shape: int | Sequence[int], copy: bool | None = None) -> Tensor: ...
+        def permute_dims(self, axes: Sequence[int], /) -> Tensor: ...
+        def expand_dims(self, /, *, axis: int = 0) -> Tensor: ...
+        def squeeze(self, axis: int | Sequence[int], /) -> Tensor: ...
+        def broadcast_to(self, shape: Sequence[int], /) -> Tensor: ...
+        def flatten(self, start: int = 0, stop: int = -1) -> Tensor: ...
+        def exp(self) -> Tensor: ...
+        def log(self) -> Tensor: ...
+        def sqrt(self) -> Tensor: ...
+        def tanh(self) -> Tensor: ...
+
+        def __add__(self, other: Operand, /) -> Tensor: ...
+        def __radd__(self, other: Operand, /) -> Tensor: ...
+        def __iadd__(self, other: Operand, /) -> Tensor: ...  # type: ignore[misc]
+        def __sub__(self, other: Operand, /) -> Tensor: ...
+        def __rsub__(self, other: Operand, /) -> Tensor: ...
+        def __isub__(self, other: Operand, /) -> Tensor: ...  # type: ignore[misc]
+        def __mul__(self, other: Operand, /) -> Tensor: ...
+        def __rmul__(self, other: Operand, /) -> Tensor: ...
+        def __imul__(self, other: Operand, /) -> Tensor: ...  # type: ignore[misc]
+        def __truediv__(self, other: Operand, /) -> Tensor: ...
+        def __rtruediv__(self, other: Operand, /) -> Tensor: ...
+        def __itruediv__(self, other: Operand, /) -> Tensor: ...  # type: ignore[misc]
+        def __floordiv__(self, other: Operand, /) -> Tensor: ...
+        def __rfloordiv__(self, other: Operand, /) -> Tensor: ...
+        def __mod__(self, other: Operand, /) -> Tensor: ...
+        def __rmod__(self, other: Operand, /) -> Tensor: ...
+        def __pow__(self, other: Operand, /) -> Tensor: ...
+        def __rpow__(self, other: Operand, /) -> Tensor: ...
+        def __ipow__(self, other: Operand, /) -> Tensor: ...  # type: ignore[misc]
+        def __matmul__(self, other: Tensor, /) -> Tensor: ...
+        def __rmatmul__(self, other: Tensor, /) -> Tensor: ...
+        def __and__(self, other: Operand, /) -> Tensor: ...
+        def __rand__(self, other: Operand, /) -> Tensor: ...
+        def __or__(self, other: Operand, /) -> Tensor: ...
+        def __ror__(self, other: Operand, /) -> Tensor: ...
+        def __xor__(self, other: Operand, /) -> Tensor: ...
+        def __rxor__(self, other: Operand, /) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __pos__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __eq__(self, other: object, /) -> Tensor: ...  # type: ignore[override]
+        def __ne__(self, other: object, /) -> Tensor: ...  # type: ignore[override]
+        def __lt__(self, other: Operand, /) -> Tensor: ...
+        def __le__(self, other: Operand, /) -> Tensor: ...
+        def __gt__(self, other: Operand, /) -> Tensor: ...
+        def __ge__(self, other: Operand, /) -> Tensor: ...
+        def __getitem__(self, index: Index, /) -> Tensor: ...
+        def __setitem__(self, index: Index, value: Operand, /) -> None: ...
+        def __bool__(self) -> bool: ...
+        def __int__(self) -> int: ...
+        def __float__(self) -> float: ...
+        def __complex__(self) -> complex: ...
+        def __index__(self) -> int: ...
+        def __len__(self) -> int: ...
+        def __iter__(self) -> Iterator[Tensor]: ...
+    else:
+        __hash__ = object.__hash__
+
+
+_new = Tensor.__new__
+
+
+def wrap(key: Key, payload: Any) -> Tensor:
+    """A tensor on ``key`` that carries ``payload``; nothing is checked."""
+    out = _new(Tensor)
+    out._key = key
+    out._payload = payload
+    out._node = None
+    out._alias = None
+    return out

@@ -1,0 +1,1 @@
+"""Blocked-layout CPU tensors for Tripoint"""

@@ -1,0 +1,1 @@
+"""Dense CUDA tensors for Tripoint, on CuPy"""

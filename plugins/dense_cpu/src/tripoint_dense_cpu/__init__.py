@@ -1,0 +1,148 @@
+"""Tensors on the CPU in strided memory, computed by NumPy. Owns ``cpu.strided`` for the plain dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+from tripoint.plugin import Backend, DType, strided
+
+from tripoint_dense_cpu import _arrays
+from tripoint_dense_cpu._arrays import dtype_name, numpy_dtype
+
+__all__ = ["backend", "numpy_dtype"]
+
+
+def _describe(p: Any) -> dict[str, Any]:
+    return {
+        "dtype": _dtype(dtype_name(p.dtype)),
+        "address": p.__array_interface__["data"][0],
+        "nbytes": p.nbytes,
+        "strides": tuple([s // p.itemsize for s in p.strides]),
+        "readonly": not p.flags.writeable,
+    }
+
+
+def _dtype(name: str) -> DType | None:
+    import tripoint
+
+    return {"bool": tripoint.bool}.get(name) or getattr(tripoint, name, None)
+
+
+def _aliases(out: Any, x: Any) -> bool:
+    if out.base is None and x.base is None:
+        return out is x
+    try:
+        return np.shares_memory(out, x, max_work=10_000)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def silent(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """``fn`` in a frame that belongs to no module, whose NumPy warnings CPython drops (the core's Note [Quiet frames]).
+
+    The caller's ``numpy.seterr(all="raise")`` is met by running again under ``numpy.errstate``, see `Backend`'s ``quiet``.
+    """
+    if not isinstance(fn, FunctionType):
+        return fn
+    made = FunctionType(
+        fn.__code__, {**fn.__globals__, "__name__": None}, fn.__name__, fn.__defaults__, fn.__closure__
+    )
+    made.__kwdefaults__ = fn.__kwdefaults__
+    made.__doc__, made.__module__ = fn.__doc__, fn.__module__
+    return made
+
+
+def _quiet() -> Any:
+    return np.errstate(all="ignore")
+
+
+backend = Backend(
+    "cpu",
+    strided,
+    payload=np.ndarray,
+    describe=_describe,
+    aliases=_aliases,
+    coerce=np.asarray,
+    quiet=_quiet,
+)
+
+backend.kernels(
+    scalars=True,
+    add=np.add,
+    subtract=np.subtract,
+    multiply=np.multiply,
+    divide=np.true_divide,
+    floor_divide=np.floor_divide,
+    remainder=np.remainder,
+    maximum=np.maximum,
+    minimum=np.minimum,
+    equal=np.equal,
+    not_equal=np.not_equal,
+    less=np.less,
+    less_equal=np.less_equal,
+    greater=np.greater,
+    greater_equal=np.greater_equal,
+    logical_and=np.logical_and,
+    logical_or=np.logical_or,
+    logical_xor=np.logical_xor,
+    bitwise_and=np.bitwise_and,
+    bitwise_or=np.bitwise_or,
+    bitwise_xor=np.bitwise_xor,
+)
+backend.kernels(
+    negative=np.negative,
+    abs=np.absolute,
+    sign=np.sign,
+    square=np.square,
+    exp=np.exp,
+    log=np.log,
+    sqrt=np.sqrt,
+    tanh=np.tanh,
+    sin=np.sin,
+    cos=np.cos,
+    logical_not=np.logical_not,
+    bitwise_invert=np.invert,
+    isnan=np.isnan,
+    isfinite=np.isfinite,
+    isinf=np.isinf,
+)
+
+
+def _into(ufunc: Any) -> Callable[..., Any]:
+    def write(x1: Any, x2: Any) -> None:
+        ufunc(x1, x2, out=x1, casting="same_kind")
+
+    write.__name__ = f"{ufunc.__name__}_"
+    return silent(write)
+
+
+backend.kernels(
+    scalars=True,
+    add_=_into(np.add),
+    subtract_=_into(np.subtract),
+    multiply_=_into(np.multiply),
+    divide_=_into(np.true_divide),
+    bitwise_and_=_into(np.bitwise_and),
+    bitwise_or_=_into(np.bitwise_or),
+    bitwise_xor_=_into(np.bitwise_xor),
+    assign_=silent(_arrays.assign_),
+    assign=silent(_arrays.assign),
+    pow=silent(_arrays.pow),
+    where=silent(_arrays.where),
+)
+backend.kernels(
+    **{
+        name: silent(getattr(_arrays, name))
+        for name in (
+            "empty", "zeros", "ones", "full", "ramp", "from_data", "astype", "copy", "to_list", "to_numpy", "to_text",
+            "reshape", "permute_dims", "expand_dims", "squeeze", "broadcast_to", "flip", "concat", "getitem",
+            "getitem_back", "take", "take_back", "sum", "prod", "max", "min", "all", "any", "argmax", "argmin", "matmul",
+            "relu", "relu_back", "softmax", "log_softmax", "pick", "pick_back", "conv2d", "conv2d_input", "conv2d_weight",
+            "max_pool2d", "max_pool2d_input", "max_pool2d_tangent", "cross_entropy", "cross_entropy_back",
+        )
+    }
+)  # fmt: skip
+

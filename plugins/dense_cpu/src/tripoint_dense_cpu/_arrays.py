@@ -1,0 +1,402 @@
+"""Kernels over NumPy arrays that no single NumPy function is: plain functions, tested alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from tripoint.errors import AliasError, ArgumentError, DTypeError, IndexingError
+from tripoint.plugin import DType, Key
+
+from tripoint_dense_cpu import _conv
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Shape = tuple[int, ...]
+
+_names = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
+_by_name: dict[str, np.dtype[Any]] = {name: np.dtype(name) for name in _names}
+_by_dtype: dict[np.dtype[Any], str] = {dtype: name for name, dtype in _by_name.items()}
+
+
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    """The NumPy dtype of a plain dtype; bfloat16 comes from ml_dtypes, which is imported when first asked for."""
+    found = _by_name.get(dtype.name)
+    if found is None:
+        import ml_dtypes
+
+        found = _by_name[dtype.name] = np.dtype(getattr(ml_dtypes, dtype.name))
+        _by_dtype[found] = dtype.name
+    return found
+
+
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """The name of the plain dtype that a NumPy dtype is."""
+    return _by_dtype.get(dtype) or dtype.name
+
+
+def _wide(x: Array) -> bool:
+    """Whether products and sums of the array must be accumulated in a wider dtype (float16 and bfloat16)."""
+    return x.dtype.itemsize == 2 and x.dtype.kind in "fV"
+
+
+# Creation and conversion ---------------------------------------------------------------------------------------------
+
+
+def empty(*, shape: Shape, target: Key) -> Array:
+    """Uninitialised memory."""
+    return np.empty(shape, numpy_dtype(target.dtype))
+
+
+def zeros(*, shape: Shape, target: Key) -> Array:
+    """Zeros."""
+    return np.zeros(shape, numpy_dtype(target.dtype))
+
+
+def ones(*, shape: Shape, target: Key) -> Array:
+    """Ones."""
+    return np.ones(shape, numpy_dtype(target.dtype))
+
+
+def full(*, shape: Shape, fill_value: Any, target: Key) -> Array:
+    """One value."""
+    try:
+        return np.full(shape, fill_value, numpy_dtype(target.dtype))
+    except (ValueError, TypeError) as error:
+        raise DTypeError(f"full: {fill_value!r} is no {target.dtype}: {error}") from None
+
+
+def ramp(*, start: Any, step: Any, count: int, target: Key) -> Array:
+    """``start + i * step``; of floats each element is computed by itself, so errors do not add up."""
+    dtype = numpy_dtype(target.dtype)
+    if isinstance(start, int) and isinstance(step, int):
+        return (np.arange(count, dtype=np.int64) * step + start).astype(dtype)
+    return (np.arange(count, dtype=np.float64) * step + start).astype(dtype)
+
+
+def from_data(*, data: Any, copy: bool | None, target: Key) -> Array:
+    """An array of nested sequences, numbers or a foreign array.
+
+    Raises:
+        ArgumentError: a masked array with masked elements.
+        AliasError: ``copy=False`` and a copy is needed.
+        DTypeError: values that the dtype cannot hold, such as NaN in an integer dtype.
+    """
+    dtype = numpy_dtype(target.dtype)
+    if isinstance(data, np.ma.MaskedArray):
+        if np.ma.is_masked(data):
+            raise ArgumentError("asarray: a masked array with masked elements; fill them first, with .filled(value)")
+        data = np.ma.getdata(data)
+    if not hasattr(data, "__array__") and not hasattr(data, "__array_interface__") and hasattr(data, "__dlpack__"):
+        data = np.from_dlpack(data)
+    try:
+        if isinstance(data, (list, tuple, bool, int, float, complex)):
+            return np.array(data, dtype=dtype)
+        return np.array(data, dtype=dtype, copy=copy, order="C" if copy else "K", subok=False)
+    except (ValueError, TypeError) as error:
+        if copy is False:
+            raise AliasError(f"asarray: {error}; copy=False forbids a copy") from None
+        raise DTypeError(f"asarray: the data cannot be read as {target.dtype}: {error}") from None
+
+
+def astype(x: Array, *, target: Key) -> Array:
+    """The elements in another dtype; NaN and infinities become arbitrary integers.
+
+    Raises:
+        DTypeError: complex to real, which would drop the imaginary parts.
+    """
+    dtype = numpy_dtype(target.dtype)
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        raise DTypeError(f"converting {x.dtype} to {dtype} drops the imaginary parts; take the real part or abs first")
+    return x.astype(dtype)
+
+
+def copy(x: Array) -> Array:
+    """A contiguous, writable copy."""
+    return np.array(x, order="C", copy=True)
+
+
+def to_list(x: Array) -> Any:
+    """Nested lists of Python numbers."""
+    return x.astype(np.float32).tolist() if x.dtype.kind == "V" else x.tolist()
+
+
+def to_numpy(x: Array) -> Array:
+    """The array itself."""
+    return x
+
+
+def to_text(x: Array) -> str:
+    """The elements as text; more than a thousand are abbreviated, and only those shown are looked at."""
+    return np.array2string(x, separator=", ", threshold=1000, edgeitems=3)
+
+
+# Structure -----------------------------------------------------------------------------------------------------------
+
+
+def reshape(x: Array, *, shape: Shape, copy: bool | None) -> Array:
+    """Another shape in row-major order; a view where strides allow.
+
+    Raises:
+        AliasError: ``copy=False`` and a copy is needed.
+    """
+    if copy is None:
+        return x.reshape(shape)
+    if copy:
+        out = x.reshape(shape)
+        return out.copy() if np.may_share_memory(out, x) else out
+    out = x.reshape(shape)
+    if out.size and not np.may_share_memory(out, x):
+        strides = tuple(s // x.itemsize for s in x.strides)
+        raise AliasError(
+            f"reshape of shape {x.shape} with strides {strides} (in elements) to {shape} needs a copy, "
+            "and copy=False forbids it"
+        )
+    return out
+
+
+def permute_dims(x: Array, *, axes: Shape) -> Array:
+    """Axes reordered."""
+    return x.transpose(axes)
+
+
+def expand_dims(x: Array, *, axis: Shape) -> Array:
+    """Axes of size 1 inserted."""
+    return x[tuple([None if i in axis else slice(None) for i in range(x.ndim + len(axis))])]
+
+
+def squeeze(x: Array, *, axis: Shape) -> Array:
+    """Axes of size 1 removed."""
+    return x[(*[0 if i in axis else slice(None) for i in range(x.ndim)], ...)]
+
+
+def broadcast_to(x: Array, *, shape: Shape) -> Array:
+    """A read-only view of a larger shape."""
+    return np.broadcast_to(x, shape)
+
+
+def flip(x: Array, *, axis: Shape) -> Array:
+    """Elements in reverse order along axes."""
+    return x[(*[slice(None, None, -1) if i in axis else slice(None) for i in range(x.ndim)], ...)]
+
+
+def concat(arrays: Sequence[Array], *, axis: int) -> Array:
+    """Arrays joined along an axis."""
+    return np.concatenate(arrays, axis)
+
+
+def getitem(x: Array, *, key: tuple[Any, ...]) -> Array:
+    """Basic indexing; the trailing ellipsis keeps 0-d results views."""
+    return x[(*key, ...)]
+
+
+def getitem_back(g: Array, *, shape: Shape, key: tuple[Any, ...]) -> Array:
+    """Zeros with ``g`` in the place that ``key`` reads."""
+    out = np.zeros(shape, g.dtype)
+    out[key] = g
+    return out
+
+
+def _positions(indices: Array, size: int, what: str, smallest: int) -> Array:
+    if indices.dtype.kind not in "iu":
+        raise IndexingError(f"{what}: positions must be integers, not {indices.dtype}")
+    if indices.size:
+        low, high = int(indices.min()), int(indices.max())
+        if low < smallest or high >= size:
+            bad = low if low < smallest else high
+            raise IndexingError(f"{what}: {bad} is out of range; positions lie in {smallest}..{size - 1}")
+    return indices
+
+
+def take(x: Array, indices: Array, *, axis: int) -> Array:
+    """Elements at positions along an axis."""
+    return x.take(_positions(indices, x.shape[axis], f"take along axis {axis}", -x.shape[axis]), axis)
+
+
+def take_back(g: Array, indices: Array, *, shape: Shape, axis: int) -> Array:
+    """Zeros with ``g`` added at positions."""
+    out = np.zeros(shape, g.dtype)
+    np.add.at(out, (*([slice(None)] * axis), indices), g)
+    return out
+
+
+def assign(x1: Array, x2: Any) -> Array:
+    """``x2`` in the shape and dtype of ``x1``."""
+    out = np.empty(x1.shape, x1.dtype)
+    np.copyto(out, x2, casting="unsafe")
+    return out
+
+
+def assign_(x1: Array, x2: Any) -> None:
+    """``x2`` written into ``x1``; a Python number out of range raises before anything is written."""
+    if not isinstance(x2, np.ndarray):
+        x2 = x1.dtype.type(x2)
+    np.copyto(x1, x2, casting="unsafe")
+
+
+# Elementwise ---------------------------------------------------------------------------------------------------------
+
+
+def pow(x1: Any, x2: Any) -> Any:  # noqa: A001
+    """Powers; small integer exponents are products, which NumPy's power is many times slower than.
+
+    Raises:
+        ArgumentError: integers to a negative power.
+    """
+    if x2.__class__ is int and x1.dtype.kind in "fc":
+        if x2 == 2:
+            return x1 * x1
+        if x2 == 3:
+            return x1 * x1 * x1
+    try:
+        return np.power(x1, x2)
+    except ValueError:
+        raise ArgumentError("pow: integers to a negative power are no integers; convert to a floating dtype first") from None
+
+
+def where(condition: Array, x1: Any, x2: Any, *, target: Key) -> Array:
+    """A choice between two."""
+    return np.where(condition, x1, x2).astype(numpy_dtype(target.dtype), copy=False)
+
+
+def relu(x: Array) -> Array:
+    """The larger of x and 0."""
+    return np.maximum(x, x.dtype.type(0))
+
+
+def relu_back(g: Array, x: Array) -> Array:
+    """``g`` where x > 0, half of it at 0, else 0; NaN passes ``g``."""
+    out = np.where(x < 0, g.dtype.type(0), g)
+    zero = x == 0
+    if zero.any():
+        np.copyto(out, g * g.dtype.type(0.5), where=zero)
+    return out
+
+
+# Reductions ----------------------------------------------------------------------------------------------------------
+
+
+def sum(x: Array, *, axis: Shape, keepdims: bool, target: Key) -> Any:  # noqa: A001
+    """Sum in the result's dtype; half precision is accumulated in float32."""
+    dtype = numpy_dtype(target.dtype)
+    if dtype.itemsize == 2 and dtype.kind in "fV":
+        return np.add.reduce(x, axis=axis, dtype=np.float32, keepdims=keepdims).astype(dtype)
+    if not axis:
+        return x.astype(dtype)
+    return np.add.reduce(x, axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+def prod(x: Array, *, axis: Shape, keepdims: bool, target: Key) -> Any:
+    """Product in the result's dtype; half precision is accumulated in float32."""
+    dtype = numpy_dtype(target.dtype)
+    if dtype.itemsize == 2 and dtype.kind in "fV":
+        return np.multiply.reduce(x, axis=axis, dtype=np.float32, keepdims=keepdims).astype(dtype)
+    return np.multiply.reduce(x, axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+def max(x: Array, *, axis: Shape, keepdims: bool) -> Any:  # noqa: A001
+    """Largest element."""
+    return np.maximum.reduce(x, axis=axis, keepdims=keepdims)
+
+
+def min(x: Array, *, axis: Shape, keepdims: bool) -> Any:  # noqa: A001
+    """Smallest element."""
+    return np.minimum.reduce(x, axis=axis, keepdims=keepdims)
+
+
+def all(x: Array, *, axis: Shape, keepdims: bool) -> Any:  # noqa: A001
+    """Whether all are true."""
+    return np.logical_and.reduce(x, axis=axis, keepdims=keepdims)
+
+
+def any(x: Array, *, axis: Shape, keepdims: bool) -> Any:  # noqa: A001
+    """Whether any is true."""
+    return np.logical_or.reduce(x, axis=axis, keepdims=keepdims)
+
+
+def argmax(x: Array, *, axis: int | None, keepdims: bool) -> Any:
+    """Position of the first largest element; the first NaN wins."""
+    return np.asarray(x.argmax(axis, keepdims=keepdims), dtype=np.int64)
+
+
+def argmin(x: Array, *, axis: int | None, keepdims: bool) -> Any:
+    """Position of the first smallest element; the first NaN wins."""
+    return np.asarray(x.argmin(axis, keepdims=keepdims), dtype=np.int64)
+
+
+# Products and networks -----------------------------------------------------------------------------------------------
+
+
+def matmul(x1: Array, x2: Array) -> Any:
+    """Matrix product; half precision is accumulated in float32."""
+    if _wide(x1):
+        return np.matmul(x1.astype(np.float32), x2.astype(np.float32)).astype(x1.dtype)
+    if x1.ndim == 2 and x2.ndim == 2:
+        return x1.dot(x2)
+    return np.matmul(x1, x2)
+
+
+def _shifted(x: Array, axis: int) -> Array:
+    if x.size == 0:
+        return x.copy()
+    top = np.maximum.reduce(x, axis=axis, keepdims=True)
+    return np.subtract(x, top)
+
+
+def softmax(x: Array, *, axis: int) -> Array:
+    """exp(x) / sum(exp(x)) along an axis; half precision is computed in float32."""
+    work = x.astype(np.float32) if _wide(x) else x
+    out = _shifted(work, axis)
+    np.exp(out, out=out)
+    out /= np.add.reduce(out, axis=axis, keepdims=True)
+    return out.astype(x.dtype, copy=False)
+
+
+def log_softmax(x: Array, *, axis: int) -> Array:
+    """The logarithm of softmax; half precision is computed in float32."""
+    work = x.astype(np.float32) if _wide(x) else x
+    out = _shifted(work, axis)
+    out -= np.log(np.add.reduce(np.exp(out), axis=axis, keepdims=True))
+    return out.astype(x.dtype, copy=False)
+
+
+def pick(x: Array, labels: Array) -> Array:
+    """Of each row the element at its label."""
+    return x[np.arange(x.shape[0]), _positions(labels, x.shape[1], "labels", 0)]
+
+
+def pick_back(g: Array, labels: Array, *, classes: int) -> Array:
+    """Zeros with ``g`` at the labels."""
+    out = np.zeros((g.shape[0], classes), g.dtype)
+    out[np.arange(g.shape[0]), _positions(labels, classes, "labels", 0)] = g
+    return out
+
+
+def cross_entropy(logits: Array, labels: Array) -> Any:
+    """The mean over rows of minus the log of the softmax at the label; of no rows NaN."""
+    if labels.dtype.kind not in "iu":
+        raise DTypeError(f"cross_entropy: labels must be integers, not {labels.dtype}")
+    if logits.ndim != 2 or labels.shape != logits.shape[:1]:
+        raise ValueError("shapes")  # the operator's shape rule words it
+    chosen = pick(log_softmax(logits, axis=1), labels)
+    total = np.add.reduce(chosen, dtype=np.float32 if _wide(logits) else None)
+    count = logits.shape[0]
+    return np.asarray(-total / count if count else np.nan, dtype=logits.dtype)
+
+
+def cross_entropy_back(logits: Array, labels: Array) -> Array:
+    """(softmax - one at the label) / N."""
+    out = softmax(logits, axis=1)
+    rows = logits.shape[0]
+    if rows:
+        out[np.arange(rows), _positions(labels, logits.shape[1], "labels", 0)] -= out.dtype.type(1)
+        out /= out.dtype.type(rows)
+    return out
+
+
+conv2d = _conv.conv2d
+conv2d_input = _conv.conv2d_input
+conv2d_weight = _conv.conv2d_weight
+max_pool2d = _conv.max_pool2d
+max_pool2d_input = _conv.max_pool2d_input
+max_pool2d_tangent = _conv.max_pool2d_tangent

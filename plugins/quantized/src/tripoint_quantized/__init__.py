@@ -1,0 +1,1 @@
+"""Quantized integer CPU tensors for Tripoint"""

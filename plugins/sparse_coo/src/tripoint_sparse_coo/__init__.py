@@ -1,0 +1,1 @@
+"""Sparse coordinate (COO) CPU tensors for Tripoint"""
