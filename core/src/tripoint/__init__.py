@@ -11,7 +11,7 @@ from tripoint.autograd import gradients as gradients
 from tripoint.devices import Device as Device
 from tripoint.dtypes import DType as DType
 from tripoint.dtypes import bfloat16 as bfloat16
-from tripoint.dtypes import bool_ as bool  # noqa: A004 - the standard's name
+from tripoint.dtypes import bool_ as bool
 from tripoint.dtypes import complex64 as complex64
 from tripoint.dtypes import complex128 as complex128
 from tripoint.dtypes import float16 as float16
@@ -46,7 +46,7 @@ from tripoint.ops.creation import ones as ones
 from tripoint.ops.creation import ones_like as ones_like
 from tripoint.ops.creation import zeros as zeros
 from tripoint.ops.creation import zeros_like as zeros_like
-from tripoint.ops.elementwise import abs as abs  # noqa: A004
+from tripoint.ops.elementwise import abs as abs
 from tripoint.ops.elementwise import add as add
 from tripoint.ops.elementwise import bitwise_and as bitwise_and
 from tripoint.ops.elementwise import bitwise_invert as bitwise_invert
@@ -76,7 +76,7 @@ from tripoint.ops.elementwise import multiply as multiply
 from tripoint.ops.elementwise import negative as negative
 from tripoint.ops.elementwise import not_equal as not_equal
 from tripoint.ops.elementwise import positive as positive
-from tripoint.ops.elementwise import pow as pow  # noqa: A004
+from tripoint.ops.elementwise import pow as pow
 from tripoint.ops.elementwise import remainder as remainder
 from tripoint.ops.elementwise import sign as sign
 from tripoint.ops.elementwise import sin as sin
@@ -99,15 +99,15 @@ from tripoint.ops.manipulation import squeeze as squeeze
 from tripoint.ops.manipulation import stack as stack
 from tripoint.ops.methods import shares_memory as shares_memory
 from tripoint.ops.nn import softmax as softmax
-from tripoint.ops.reductions import all as all  # noqa: A004
-from tripoint.ops.reductions import any as any  # noqa: A004
+from tripoint.ops.reductions import all as all
+from tripoint.ops.reductions import any as any
 from tripoint.ops.reductions import argmax as argmax
 from tripoint.ops.reductions import argmin as argmin
-from tripoint.ops.reductions import max as max  # noqa: A004
+from tripoint.ops.reductions import max as max
 from tripoint.ops.reductions import mean as mean
-from tripoint.ops.reductions import min as min  # noqa: A004
+from tripoint.ops.reductions import min as min
 from tripoint.ops.reductions import prod as prod
-from tripoint.ops.reductions import sum as sum  # noqa: A004
+from tripoint.ops.reductions import sum as sum
 from tripoint.tensor import Tensor as Tensor
 
 if TYPE_CHECKING:
@@ -116,9 +116,40 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PLANNED = frozenset(
-    "vjp jvp jacobian hessian vmap gradcheck compile autocast trace profile anomaly checked fallback explain ops coverage "
-    "memory set_num_threads draw_layout layouts synchronize Stream Event stream random save load linalg fft special masked "
-    "optim".split()
+    [
+        "vjp",
+        "jvp",
+        "jacobian",
+        "hessian",
+        "vmap",
+        "gradcheck",
+        "compile",
+        "autocast",
+        "trace",
+        "profile",
+        "anomaly",
+        "checked",
+        "fallback",
+        "explain",
+        "ops",
+        "coverage",
+        "memory",
+        "set_num_threads",
+        "draw_layout",
+        "layouts",
+        "synchronize",
+        "Stream",
+        "Event",
+        "stream",
+        "random",
+        "save",
+        "load",
+        "linalg",
+        "fft",
+        "special",
+        "masked",
+        "optim",
+    ]
 )
 
 

@@ -29,7 +29,7 @@ class Device:
     index: int | None
     indexed: bool
 
-    def __new__(cls, type: str, index: int | None = None, *, indexed: bool = False) -> Device:  # noqa: A002
+    def __new__(cls, type: str, index: int | None = None, *, indexed: bool = False) -> Device:
         if not type or not isinstance(type, str) or not type.replace("_", "a").isalnum():
             raise DeviceError(f"a device type is a name of letters, digits and _, not {type!r}")
         found = _interned.get((type, index))

@@ -50,7 +50,7 @@ class NoKernelError(TripointError, TypeError):
         operator: str,
         points: tuple[tuple[str, str], ...],
         nearest: tuple[str, ...] = (),
-        help: str = "",  # noqa: A002 - the field's name for it
+        help: str = "",
         reasons: tuple[str, ...] = (),
     ) -> None:
         super().__init__(operator, points)

@@ -16,7 +16,7 @@ hookspec = pluggy.HookspecMarker(PROJECT)
 
 
 @hookspec(firstresult=True)
-def tripoint_probe() -> str | None:  # type: ignore[empty-body]
+def tripoint_probe() -> str | None:
     """Say why the hardware cannot be used, or ``None`` when it can. Must be cheap and must not touch a device context."""
 
 

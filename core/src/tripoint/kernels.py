@@ -103,7 +103,9 @@ class Origin:
 
     def __str__(self) -> str:
         where = f" at {self.file}:{self.line}" if self.file else ""
-        return f"{self.function} from {self.distribution or 'the running program'} {self.version or ''}".rstrip() + where
+        return (
+            f"{self.function} from {self.distribution or 'the running program'} {self.version or ''}".rstrip() + where
+        )
 
 
 Patterns = tuple[Pattern, ...]
@@ -371,8 +373,8 @@ def forget_points() -> None:
 
 def as_out(value: object) -> Out | None:
     """``out=`` as authors write it: a Layout, a DType, a tuple of these with a Device, or a function of the keys."""
-    if value is None or callable(value) and not isinstance(value, (Layout, DType)):
-        return value  # type: ignore[return-value]
+    if value is None or (callable(value) and not isinstance(value, (Layout, DType))):
+        return value
     parts = value if isinstance(value, tuple) else (value,)
     device = next((p for p in parts if isinstance(p, Device)), None)
     layout = next((p for p in parts if isinstance(p, Layout)), None)

@@ -52,9 +52,7 @@ class Key:
         """This key with fewer parts."""
         return intern(self.device, self.layout, self.dtype, self.parts.difference(names))
 
-    def replace(
-        self, *, device: Device | None = None, layout: Layout | None = None, dtype: DType | None = None
-    ) -> Key:
+    def replace(self, *, device: Device | None = None, layout: Layout | None = None, dtype: DType | None = None) -> Key:
         """The bare key of a neighbouring point."""
         return intern(device or self.device, layout or self.layout, dtype or self.dtype)
 

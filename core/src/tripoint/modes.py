@@ -141,14 +141,14 @@ def _resumed(inner: Any, change: Callable[[Mode], Mode]) -> Any:
             send, value = inner.throw, error
 
 
-class no_grad(Scope):  # noqa: N801 - a context manager, named as in PyTorch
+class no_grad(Scope):
     """Do not record calls for differentiation: ``with no_grad(): ...`` or ``@no_grad()``."""
 
     def __init__(self) -> None:
         super().__init__(_grad_off)
 
 
-class enable_grad(Scope):  # noqa: N801
+class enable_grad(Scope):
     """Record calls again inside of `no_grad`."""
 
     def __init__(self) -> None:
@@ -163,7 +163,7 @@ def _grad_on(mode: Mode) -> Mode:
     return mode.replace(grad=True)
 
 
-class device(Scope):  # noqa: N801
+class device(Scope):
     """Make new tensors on a device: ``with device("cuda"): ...``. ``.device`` is the resolved `Device`.
 
     Raises:

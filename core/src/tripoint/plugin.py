@@ -24,7 +24,7 @@ from tripoint.dtypes import DType as DType
 from tripoint.dtypes import DTypeClass as DTypeClass
 from tripoint.errors import RegistrationError
 from tripoint.hookspecs import PROJECT
-from tripoint.kernels import SCALAR as scalar  # noqa: N811 - authors write it beside layouts
+from tripoint.kernels import SCALAR as scalar
 from tripoint.kernels import Pattern as Pattern
 from tripoint.kernels import derivative as derivative
 from tripoint.kernels import make_derivative as _make_derivative
@@ -268,7 +268,9 @@ class Backend:
         if isinstance(value, DTypeClass):
             return Pattern(device, self.layout.name, value)
         if isinstance(value, tuple):
-            words = [v.type if isinstance(v, Device) else v.name if isinstance(v, (Layout, DType)) else v for v in value]
+            words = [
+                v.type if isinstance(v, Device) else v.name if isinstance(v, (Layout, DType)) else v for v in value
+            ]
             return Pattern(*words)
         if isinstance(value, str):
             parts = value.split(".")
@@ -298,7 +300,11 @@ class Backend:
         return decorate
 
     def derivative(
-        self, operator: Callable[..., Any] | str, *, args: tuple[Any, ...] | None = None, **functions: Callable[..., Any]
+        self,
+        operator: Callable[..., Any] | str,
+        *,
+        args: tuple[Any, ...] | None = None,
+        **functions: Callable[..., Any],
     ) -> None:
         """State a derivative for patterns of this backend; the arguments are those of `derivative`."""
         given = tuple(self._pattern(a) for a in args) if args is not None else None
@@ -333,5 +339,3 @@ def register(backend: Backend) -> None:
     registry = Registry()
     backend.tripoint_register(registry)
     registry.commit()
-
-

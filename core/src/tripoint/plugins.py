@@ -196,7 +196,9 @@ def rescan() -> None:
 class Registry:
     """What ``tripoint_register`` is given: it stages, and is committed whole or not at all."""
 
-    def __init__(self, distribution: str | None = None, version: str | None = None, plugin: Plugin | None = None) -> None:
+    def __init__(
+        self, distribution: str | None = None, version: str | None = None, plugin: Plugin | None = None
+    ) -> None:
         self.distribution = distribution
         self.version = version
         self._plugin = plugin
@@ -280,7 +282,7 @@ class Registry:
                 )
         for table, staged in ((layouts.registered, self._layouts), (dtypes.registered, self._dtypes)):
             for thing in staged:
-                other = table.get(thing.name)  # type: ignore[attr-defined]
+                other = table.get(thing.name)
                 if other is not None and other is not thing:
                     raise RegistrationError(
                         f"{self.distribution or 'the running program'} announces {thing!r}, and another plugin already "
@@ -351,7 +353,9 @@ def load(plugin: Plugin) -> bool:
         manager = hookspecs.manager()
         manager.register(target, name=plugin.name)
         if not any(c.name == "tripoint_register" for c in manager.get_hookcallers(target) or ()):
-            raise RegistrationError(f"{entries[0].value} is a {type(target).__name__} without tripoint_register(registry)")
+            raise RegistrationError(
+                f"{entries[0].value} is a {type(target).__name__} without tripoint_register(registry)"
+            )
         registry = Registry(plugin.name, plugin.version, plugin)
         manager.hook.tripoint_register(registry=registry)
         plugin.target, plugin.manager = target, manager
@@ -600,12 +604,13 @@ def unregister(name: str | None) -> None:
     """Take back everything that a distribution registered (``None``: what the running program did)."""
     who = normalise(name) if name else None
     with _commit:
-        for table in (kernels.kernels, kernels.derivatives):
+        tables: tuple[dict[str, Any], ...] = (kernels.kernels, kernels.derivatives)
+        for table in tables:
             for operator, entries in list(table.items()):
                 kept = tuple(e for e in entries if e.origin.distribution != who)
                 if len(kept) != len(entries):
                     if kept:
-                        table[operator] = kept  # type: ignore[assignment]
+                        table[operator] = kept
                     else:
                         del table[operator]
         kernels.points[:] = [p for p in kernels.points if p.origin.distribution != who]
@@ -648,7 +653,9 @@ def report() -> str:
     """What is installed: each plugin's state, version and points, and why a broken one is broken."""
     lines = []
     for plugin in sorted(found().values(), key=lambda p: p.name):
-        lines.append(f"{plugin.name} {plugin.version}: {plugin.state}; provides {', '.join(plugin.provides) or 'names'}")
+        lines.append(
+            f"{plugin.name} {plugin.version}: {plugin.state}; provides {', '.join(plugin.provides) or 'names'}"
+        )
         if plugin.reason:
             lines.append(f"  unavailable: {plugin.reason}")
         if plugin.state == "broken":

@@ -440,7 +440,9 @@ def concatenated(shapes: Shapes, *, axis: int) -> Shape:
     first = parts[0]
     total = 0
     for shape in parts:
-        if len(shape) != len(first) or any(s != f for i, (s, f) in enumerate(zip(shape, first, strict=True)) if i != axis):
+        if len(shape) != len(first) or any(
+            s != f for i, (s, f) in enumerate(zip(shape, first, strict=True)) if i != axis
+        ):
             raise ShapeError(
                 f"concat along axis {axis}: shapes {first} and {shape} differ in another axis or in their number of axes"
             )
@@ -607,9 +609,7 @@ def conv2d(
         )
     if bias is not None and bias != (w[0],):
         raise ShapeError(f"conv2d: bias has shape {bias}; weight {w} needs ({w[0]},)")
-    oh, ow = (
-        _window(x[2 + i], w[2 + i], stride[i], padding[i], dilation[i], "conv2d") for i in (0, 1)
-    )
+    oh, ow = (_window(x[2 + i], w[2 + i], stride[i], padding[i], dilation[i], "conv2d") for i in (0, 1))
     return (x[0], w[0], oh, ow)
 
 
@@ -623,9 +623,7 @@ def bind_pool(shapes: Shapes, kernel_size: Any, stride: Any, padding: Any) -> tu
     return kernel, kernel if stride is None else pair(stride, "stride", 1), pads
 
 
-def pooled(
-    shapes: Shapes, *, kernel_size: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int]
-) -> Shape:
+def pooled(shapes: Shapes, *, kernel_size: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int]) -> Shape:
     """Shape rule of max_pool2d."""
     x = shapes[0]
     if len(x) != 4:

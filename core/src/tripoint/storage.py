@@ -48,7 +48,7 @@ def record_of(tensor: Tensor) -> Alias:
     alias = tensor._alias
     if alias is None:
         alias = tensor._alias = Alias()
-    return alias.record if alias.__class__ is View else alias  # type: ignore[return-value, union-attr]
+    return alias.record if isinstance(alias, View) else alias
 
 
 def wrote(tensor: Tensor) -> None:
@@ -58,8 +58,8 @@ def wrote(tensor: Tensor) -> None:
 
 def root_of(tensor: Tensor) -> Tensor:
     """The tensor at the end of a chain of views: ``tensor`` itself when it is no view."""
-    while tensor._alias.__class__ is View:
-        tensor = tensor._alias.base  # type: ignore[union-attr]
+    while isinstance(tensor._alias, View):
+        tensor = tensor._alias.base
     return tensor
 
 

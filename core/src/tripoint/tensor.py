@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["Operand", "Scalar", "Tensor"]
 
 Scalar = Union[bool, int, float, complex]  # noqa: UP007 - evaluated at run time, where Tensor is not yet known
-Operand = Union["Tensor", bool, int, float, complex]  # noqa: UP007
+Operand = Union["Tensor", bool, int, float, complex]
 Index = Any
-Axes = Union[int, "Sequence[int]", None]  # noqa: UP007
+Axes = Union[int, "Sequence[int]", None]
 
 # Familiar names from elsewhere, and what they are called here.
 _elsewhere = {
@@ -106,26 +106,6 @@ class Tensor:
             n *= s
         return n
 
-    def __getattr__(self, name: str) -> Any:
-        # Only names that the class lacks come here: attributes that layouts and dtypes declare, and mistakes.
-        if not name.startswith("__"):
-            key = self._key
-            for owner in (key.layout, key.dtype):
-                found = owner.attributes.get(name)
-                if found is not None:
-                    return found(self)
-            hint = f"; here it is {_elsewhere[name]}" if name in _elsewhere else ""
-            if not hint:
-                import difflib
-
-                names = [n for n in dir(type(self)) if not n.startswith("_")]
-                close = difflib.get_close_matches(name, [*names, *key.layout.attributes, *key.dtype.attributes], 1)
-                hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise TensorAttributeError(
-                f"a tensor on {key.base} has no attribute {name!r}{hint}", name=name, obj=self
-            )
-        raise AttributeError(name)
-
     if TYPE_CHECKING:
         # Filled by the rooms above; declared here for readers and type checkers.
         __hash__: Any
@@ -182,23 +162,23 @@ class Tensor:
 
         def __add__(self, other: Operand, /) -> Tensor: ...
         def __radd__(self, other: Operand, /) -> Tensor: ...
-        def __iadd__(self, other: Operand, /) -> Tensor: ...  # type: ignore[misc]
+        def __iadd__(self, other: Operand, /) -> Tensor: ...
         def __sub__(self, other: Operand, /) -> Tensor: ...
         def __rsub__(self, other: Operand, /) -> Tensor: ...
-        def __isub__(self, other: Operand, /) -> Tensor: ...  # type: ignore[misc]
+        def __isub__(self, other: Operand, /) -> Tensor: ...
         def __mul__(self, other: Operand, /) -> Tensor: ...
         def __rmul__(self, other: Operand, /) -> Tensor: ...
-        def __imul__(self, other: Operand, /) -> Tensor: ...  # type: ignore[misc]
+        def __imul__(self, other: Operand, /) -> Tensor: ...
         def __truediv__(self, other: Operand, /) -> Tensor: ...
         def __rtruediv__(self, other: Operand, /) -> Tensor: ...
-        def __itruediv__(self, other: Operand, /) -> Tensor: ...  # type: ignore[misc]
+        def __itruediv__(self, other: Operand, /) -> Tensor: ...
         def __floordiv__(self, other: Operand, /) -> Tensor: ...
         def __rfloordiv__(self, other: Operand, /) -> Tensor: ...
         def __mod__(self, other: Operand, /) -> Tensor: ...
         def __rmod__(self, other: Operand, /) -> Tensor: ...
         def __pow__(self, other: Operand, /) -> Tensor: ...
         def __rpow__(self, other: Operand, /) -> Tensor: ...
-        def __ipow__(self, other: Operand, /) -> Tensor: ...  # type: ignore[misc]
+        def __ipow__(self, other: Operand, /) -> Tensor: ...
         def __matmul__(self, other: Tensor, /) -> Tensor: ...
         def __rmatmul__(self, other: Tensor, /) -> Tensor: ...
         def __and__(self, other: Operand, /) -> Tensor: ...
@@ -228,6 +208,27 @@ class Tensor:
         def __iter__(self) -> Iterator[Tensor]: ...
     else:
         __hash__ = object.__hash__
+
+        # Hidden from type checkers, so that they report a misspelled name.
+        def __getattr__(self, name: str) -> Any:
+            # Only names that the class lacks come here: attributes that layouts and dtypes declare, and mistakes.
+            if not name.startswith("__"):
+                key = self._key
+                for owner in (key.layout, key.dtype):
+                    found = owner.attributes.get(name)
+                    if found is not None:
+                        return found(self)
+                hint = f"; here it is {_elsewhere[name]}" if name in _elsewhere else ""
+                if not hint:
+                    import difflib
+
+                    names = [n for n in dir(type(self)) if not n.startswith("_")]
+                    close = difflib.get_close_matches(name, [*names, *key.layout.attributes, *key.dtype.attributes], 1)
+                    hint = f"; did you mean {close[0]!r}?" if close else ""
+                raise TensorAttributeError(
+                    f"a tensor on {key.base} has no attribute {name!r}{hint}", name=name, obj=self
+                )
+            raise AttributeError(name)
 
 
 _new = Tensor.__new__

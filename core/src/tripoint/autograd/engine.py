@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tripoint import kernels
-from tripoint.autograd.node import Leaf, Node
+from tripoint.autograd.node import Leaf
 from tripoint.dispatcher.plan import is_readonly, refresh
 from tripoint.errors import ArgumentError, AutogradError, ShapeError
 from tripoint.modes import Mode, current
@@ -62,7 +61,9 @@ def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
     if not isinstance(gradient, Tensor):
         raise ArgumentError(f"gradient must be a tensor of shape {tensor.shape}, not a {type(gradient).__name__}")
     if gradient.shape != tensor.shape:
-        raise ShapeError(f"gradient has shape {gradient.shape}, the tensor has shape {tensor.shape}; they must be equal")
+        raise ShapeError(
+            f"gradient has shape {gradient.shape}, the tensor has shape {tensor.shape}; they must be equal"
+        )
     return gradient
 
 
@@ -88,7 +89,9 @@ def gradients(
     for t in inputs:
         refresh(t)
         if not t._key.autograd:
-            raise AutogradError(f"an input of shape {t.shape} is not recorded; call requires_grad_() before computing with it")
+            raise AutogradError(
+                f"an input of shape {t.shape} is not recorded; call requires_grad_() before computing with it"
+            )
         wanted[t._node] = None
     seeds = [(r._node, s) for r, (_, s) in zip(roots, seeds, strict=True)]
     _walk(seeds, retain_graph, create_graph, wanted)
@@ -176,7 +179,9 @@ def _walk(
             parts = rule.run(g, node, create_graph)
             inputs = node.inputs
             if len(parts) != len(inputs):
-                raise AutogradError(f"the derivative of {rule.name} gave {len(parts)} gradients for {len(inputs)} operands")
+                raise AutogradError(
+                    f"the derivative of {rule.name} gave {len(parts)} gradients for {len(inputs)} operands"
+                )
             for parent, part in zip(inputs, parts, strict=True):
                 if parent is None:
                     continue
@@ -256,5 +261,3 @@ def _shaped(part: Tensor, shape: tuple[int, ...], node: Any) -> Tensor:
     if over:
         part = sum_(reshape(part, padded) if padded != have else part, axis=over, keepdims=True)
     return part if part.shape == shape else broadcast_to(part, shape)
-
-

@@ -146,12 +146,14 @@ def make_rule(row: Row, name: str, mode: Mode, keys: tuple[Key, ...], wanted: tu
     needs = {n: kernels.parameters(functions[n])[1:] for n in used}
     saves = tuple(n for n in (*names, "out") if any(n in needs[u] for u in used))
     constants: dict[str, Any] = {"changed": changed, "rejoin": rejoin, "name": name}
-    body = ["saved, inputs, meta = node.saved, node.inputs, node.meta" if metas else "saved, inputs = node.saved, node.inputs"]
+    body = [
+        "saved, inputs, meta = node.saved, node.inputs, node.meta"
+        if metas
+        else "saved, inputs = node.saved, node.inputs"
+    ]
     where = {n: f"s{i}" for i, n in enumerate(saves)}
     asked = {n.removesuffix("_shape") for u in used for n in needs[u] if n.endswith("_shape") and n != "out_shape"}
-    shapes = tuple(
-        i for i, p in enumerate(row.operands) if p.name in asked and (p.role == "variadic" or not wanted[i])
-    )
+    shapes = tuple(i for i, p in enumerate(row.operands) if p.name in asked and (p.role == "variadic" or not wanted[i]))
     at = 0
     for n in saves:
         v = where[n]
@@ -244,6 +246,8 @@ def _without(name: str, operand: str, keys: tuple[Key, ...]) -> Callable[..., An
 
 def _complex(name: str) -> Callable[..., Any]:
     def run(g: Tensor, node: Node, grad: bool) -> Any:
-        raise NotBuiltYetError(f"{name}: derivatives of complex tensors are planned; differentiate real and imaginary parts")
+        raise NotBuiltYetError(
+            f"{name}: derivatives of complex tensors are planned; differentiate real and imaginary parts"
+        )
 
     return run

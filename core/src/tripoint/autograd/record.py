@@ -12,7 +12,7 @@ from tripoint.dispatcher.layer import FLOORS, Layer, standing
 from tripoint.dispatcher.plan import again, compile_plan, names_of, replay
 from tripoint.errors import AutogradError
 from tripoint.kernels import find_point, row_of
-from tripoint.keys import ABSENT, Key
+from tripoint.keys import Key
 from tripoint.modes import Mode, get_mode
 from tripoint.ops.conversion import copy
 from tripoint.ops.indexing import assign_
@@ -116,7 +116,13 @@ def _functional(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], m
     trial = make_rule(op, op.name, mode, keys, wanted, first)
     saves = trial.saves
     parameters = names_of(op)
-    constants: dict[str, Any] = {"inner": next_plan, "Node": Node, "new": Node.__new__, "rule_of": rule_of, "rules": rules}
+    constants: dict[str, Any] = {
+        "inner": next_plan,
+        "Node": Node,
+        "new": Node.__new__,
+        "rule_of": rule_of,
+        "rules": rules,
+    }
     body: list[str] = []
     if op.composite:
         constants["bare"] = _bare
@@ -278,7 +284,9 @@ def _rebase(view: Tensor, root: Tensor, written: Node, mode: Mode) -> None:
         return rest, part
 
     node = Node()
-    node.rule = Rule(row_of(assign_), f"writing through {chain[-1][0].name}", mode, root._key.base, (True, True), (), run)
+    node.rule = Rule(
+        row_of(assign_), f"writing through {chain[-1][0].name}", mode, root._key.base, (True, True), (), run
+    )
     node.inputs = (root._node if root._key.autograd else None, written)
     node.saved, node.shape, node.meta, node.like = (), root.shape, (), None
     root._node, root._key = node, root._key.recorded

@@ -51,7 +51,9 @@ def key_of(value: Any) -> Key | None:
 
 def foreign(value: Any) -> bool:
     """Whether a value is an array of another library, which becomes a tensor."""
-    return any(hasattr(value, n) for n in ("__array_interface__", "__dlpack__", "__array__")) and not isinstance(value, type)
+    return any(hasattr(value, n) for n in ("__array_interface__", "__dlpack__", "__array__")) and not isinstance(
+        value, type
+    )
 
 
 def operand_keys(row: Row, operands: tuple[Any, ...]) -> tuple[list[Any], list[Any], tuple[Key, ...], tuple[int, ...]]:
@@ -60,7 +62,10 @@ def operand_keys(row: Row, operands: tuple[Any, ...]) -> tuple[list[Any], list[A
     Raises:
         ArgumentError: an operand that is neither a tensor nor a Python number.
     """
-    values, path, flat, slots = [], [], [], []
+    values: list[Any] = []
+    path: list[Any] = []
+    flat: list[Key] = []
+    slots: list[int] = []
     beside = next((v for v in operands if isinstance(v, Tensor)), None)
     for i, (p, value) in enumerate(zip(row.operands, operands, strict=True)):
         if p.role == "variadic":

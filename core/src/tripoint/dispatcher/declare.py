@@ -12,8 +12,8 @@ from typing import Any, TypeVar, overload
 
 from tripoint.dispatcher.calls import call_row, dunder_miss
 from tripoint.errors import RegistrationError
-from tripoint.keys import BY_TYPE
 from tripoint.kernels import row_of
+from tripoint.keys import BY_TYPE
 from tripoint.modes import get_mode
 from tripoint.rules import DTypeRule
 from tripoint.schema import KEYWORD_ONLY, POSITIONAL_ONLY, REQUIRED, Param, Row, read_params, rows
@@ -83,9 +83,10 @@ def _template(params: tuple[Param, ...], keyed: tuple[str, ...]) -> Callable[...
         "    return call\n"
     )
     scope: dict[str, Any] = _GLOBALS
-    exec(compile(text, "<tripoint call>", "exec"), scope)  # noqa: S102 - the text is ours
-    found = _templates[ident] = scope.pop("factory")
-    return found
+    exec(compile(text, "<tripoint call>", "exec"), scope)
+    made: Callable[..., FunctionType] = scope.pop("factory")
+    _templates[ident] = made
+    return made
 
 
 def _compile(row: Row, fn: FunctionType, visible: str) -> FunctionType:
@@ -232,10 +233,10 @@ def dunder(operator: Callable[..., Any], name: str, *, reflected: bool = False) 
             "    return call\n"
         )
         scope: dict[str, Any] = _GLOBALS
-        exec(compile(text, "<tripoint dunder>", "exec"), scope)  # noqa: S102 - the text is ours
+        exec(compile(text, "<tripoint dunder>", "exec"), scope)
         factory = _templates[ident] = scope.pop("factory")
-    call = factory(row.plans, row)
+    call: Any = factory(row.plans, row)
     call.__code__ = call.__code__.replace(co_name=name, co_qualname=f"Tensor.{name}")
     call.__name__, call.__qualname__, call.__doc__ = name, f"Tensor.{name}", row.body.__doc__
-    call._row = row  # type: ignore[attr-defined]
-    return call
+    call._row = row
+    return call  # type: ignore[no-any-return]

@@ -41,14 +41,16 @@ def compile_plan(parameters: list[str], body: list[str], constants: dict[str, An
     names = sorted(constants)
     text = (
         f"def factory({', '.join(names)}):\n"
-        f"    def plan({', '.join(parameters)}):\n" + "".join(f"        {line}\n" for line in body) + "    return plan\n"
+        f"    def plan({', '.join(parameters)}):\n"
+        + "".join(f"        {line}\n" for line in body)
+        + "    return plan\n"
     )
     factory = _factories.get(text)
     if factory is None:
         # Note [Quiet frames]: CPython drops a warning whose frame belongs to no module (its __name__ is None), so built-in
         # kernels called from here are silent, whatever the filters say and at no cost. Tests hold us to it.
         scope: dict[str, Any] = {"__name__": None}
-        exec(compile(text, "<tripoint plan>", "exec"), scope)  # noqa: S102 - the text is ours
+        exec(compile(text, "<tripoint plan>", "exec"), scope)
         factory = _factories[text] = scope["factory"]
     return factory(**constants)
 
@@ -71,7 +73,9 @@ def caster(key: Key, dtype: DType) -> Callable[[Any], Any]:
     kernel = kernel_for(rows["astype"], (key.base, target))
     if kernel is None:
         raise NoKernelError(
-            "astype", (("x", key.base.name), ("target", target.name)), help="the backend that owns the point provides it"
+            "astype",
+            (("x", key.base.name), ("target", target.name)),
+            help="the backend that owns the point provides it",
         )
     return step(kernel, target, None)
 
@@ -95,7 +99,9 @@ def filler(key: Key) -> Callable[[Any], Any]:
     """
     kernel = kernel_for(rows["full"], (key,))
     if kernel is None:
-        raise NoKernelError("full", (("target", key.name),), help="a backend provides full, so that scalars can be operands")
+        raise NoKernelError(
+            "full", (("target", key.name),), help="a backend provides full, so that scalars can be operands"
+        )
     fn = kernel.fn
     if kernel.takes_target:
         return lambda v: fn(shape=(), fill_value=v, target=key)
@@ -268,10 +274,14 @@ def _kernel(res: Resolution, parameters: list[str], head: list[str], constants: 
             head = [*head, f"check({', '.join(parameters)})"]
     constants["recover"] = recover
     constants["res"] = res
-    constants["run"] = compile_plan(names + [f"m{i}" for i in range(len(row.metas))], [f"return {call}"], _only(call, constants))
+    constants["run"] = compile_plan(
+        names + [f"m{i}" for i in range(len(row.metas))], [f"return {call}"], _only(call, constants)
+    )
     given = ", ".join([*names, *[f"m{i}" for i in range(len(row.metas))]])
     body = [*head, *lines, "try:", f"    r = {call}", "except Exception as error:"]
-    body.append(f"    r = recover(res, error, ({''.join(n + ', ' for n in parameters)}), run, ({given}{',' if given else ''}))")
+    body.append(
+        f"    r = recover(res, error, ({''.join(n + ', ' for n in parameters)}), run, ({given}{',' if given else ''}))"
+    )
     if row.returns != "tensor":
         return compile_plan(parameters, [*body, "return r"], constants)
     point = res.point
@@ -281,7 +291,13 @@ def _kernel(res: Resolution, parameters: list[str], head: list[str], constants: 
     constants.update(new=Tensor.__new__, Tensor=Tensor, key=res.out)
     body += ["out = new(Tensor)", "out._payload = r", "out._node = None"]
     plain = ["out._key = key", "out._alias = None"]
-    if row.aliases != "never" and res.out is not None and res.out.layout.views and point is not None and not point.frozen:
+    if (
+        row.aliases != "never"
+        and res.out is not None
+        and res.out.layout.views
+        and point is not None
+        and not point.frozen
+    ):
         constants.update(view_key=res.out.with_parts("view"), View=View, record_of=record_of, row=row)
         metas = "".join(f"m{i}, " for i in range(len(row.metas)))
         viewed = ["out._key = view_key", f"out._alias = View(record_of(a0), a0, row, ({metas}))"]
@@ -289,7 +305,9 @@ def _kernel(res: Resolution, parameters: list[str], head: list[str], constants: 
             body += viewed
         else:
             if point.aliases is None:
-                raise PluginError(f"{point.origin}: the point {point.pattern} has views and provides no aliases(out, x)")
+                raise PluginError(
+                    f"{point.origin}: the point {point.pattern} has views and provides no aliases(out, x)"
+                )
             constants["shares"] = point.aliases
             body += ["if shares(r, p0):", *[f"    {v}" for v in viewed], "else:", *[f"    {v}" for v in plain]]
     else:
@@ -307,12 +325,12 @@ def _hooked(res: Resolution) -> Plan:
     assert inner_res is not None
     inner = _bottom(inner_res, top=False)
     found = [kernels.find_point(k) if k.is_tensor else None for k in res.keys]
-    into: list[tuple[Callable[[Any], Any], Key] | None] = []
+    into: list[Any] = []
     for point, dense in zip(found, inner_res.keys, strict=True):
         usable = point is not None and point.cheap and point.to_strided is not None
-        into.append((point.to_strided, dense) if usable else None)  # type: ignore[union-attr, arg-type]
+        into.append((point.to_strided, dense) if point is not None and usable else None)
     row, count = res.row, len(res.row.operands)
-    back = None
+    back: Any = None
     if res.out is not None and inner_res.out is not res.out:
         at = next(i for i, k in enumerate(res.keys) if k.is_tensor)
         back = (found[at].from_strided, res.slots[at], res.out)  # type: ignore[union-attr]
@@ -405,7 +423,7 @@ def refresh(tensor: Tensor) -> bool:
     True when the tensor's key changed, so that a plan chosen by the old one does not fit.
     """
     view = tensor._alias
-    if view.__class__ is not View or view.seen == view.record.version:  # type: ignore[union-attr]
+    if view.__class__ is not View or view.seen == view.record.version:
         return False
     assert isinstance(view, View)
     chain = [tensor]
@@ -520,7 +538,9 @@ def failed(res: Resolution, error: Exception, values: tuple[Any, ...]) -> Except
         number = next((v for v in scalars if isinstance(v, int)), None)
         if number is None and row.metas:
             number = next((v for v in values if isinstance(v, int) and not isinstance(v, bool)), None)
-        return ScalarRangeError(f"{row.name}: the Python number {number} does not fit in {dtype}; convert the tensor first")
+        return ScalarRangeError(
+            f"{row.name}: the Python number {number} does not fit in {dtype}; convert the tensor first"
+        )
     if isinstance(error, MemoryError):
         shape = expected_shape(row, values)
         return OutOfMemoryError(f"{row.name}: no memory for a result of shape {shape} on {res.out}: {error}")
@@ -552,7 +572,9 @@ def check_result(res: Resolution, out: Any, values: tuple[Any, ...]) -> None:
     row = res.row
     if res.kernel is None or row.returns != "tensor" or res.how == "inplace" or not isinstance(out, Tensor):
         return
-    origin, point, payload = res.kernel.origin, res.point, out._payload
+    origin, point = res.kernel.origin, res.point
+    payload: Any = out._payload
+    have = tuple(getattr(payload, "shape", ()))
     if point is None:
         raise PluginError(f"{origin}: the result of {row.name} would be on {res.out}, which no plugin provides")
     if not isinstance(payload, point.payload):
@@ -567,8 +589,8 @@ def check_result(res: Resolution, out: Any, values: tuple[Any, ...]) -> None:
     if res.how == "kernel" and row.shape is not None:
         head_values = _bound(row, values)
         wanted = expected_shape(row, head_values)
-        if wanted is not None and tuple(payload.shape) != wanted:
-            raise PluginError(f"{origin}: {row.name} returned shape {tuple(payload.shape)}; its shape rule says {wanted}")
+        if wanted is not None and have != wanted:
+            raise PluginError(f"{origin}: {row.name} returned shape {have}; its shape rule says {wanted}")
 
 
 def _bound(row: Row, values: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -112,7 +112,9 @@ def resolve(row: Row, mode: Mode, keys: tuple[Key, ...], slots: tuple[int, ...],
     base = tuple(k.base for k in keys)
     layers = walk(mode, row, keys)
     # A fused kernel hides the parts of a composite: it may run only where nothing above needs to see them.
-    wants_parts = row.composite and mode.grad and any(k.autograd for k in keys) and not _differentiable(row, base, slots)
+    wants_parts = (
+        row.composite and mode.grad and any(k.autograd for k in keys) and not _differentiable(row, base, slots)
+    )
     out = _backend(row, mode, base, slots, keyed, target, spec, wants_parts)
     out.keys, out.layers = keys, () if out.how == "identity" else layers
     return out
@@ -137,9 +139,7 @@ def _candidates(row: Row, keys: tuple[Key, ...]) -> tuple[Kernel, ...]:
     return tuple(listed)
 
 
-def choose(
-    row: Row, keys: tuple[Key, ...], slots: tuple[int, ...], everything: tuple[Kernel, ...]
-) -> Kernel | None:
+def choose(row: Row, keys: tuple[Key, ...], slots: tuple[int, ...], everything: tuple[Kernel, ...]) -> Kernel | None:
     """The kernel that wins on these keys (the target's included), or ``None``.
 
     Raises:
@@ -211,7 +211,7 @@ def _backend(
         res.out = target if target is not None else _out(row, kernel, cast, result)
         res.point = kernels.find_point(res.out) if row.returns == "tensor" else None
         return res
-    if not hooked and not wants_parts or (wants_parts and not row.composite):
+    if (not hooked and not wants_parts) or (wants_parts and not row.composite):
         through = _hooks(res, keyed, target, spec)
         if through is not None:
             return through
@@ -399,9 +399,7 @@ def _no_way(source: Key, target: Key) -> Exception:
 
 def _missing(row: Row, keys: tuple[Key, ...], target: Key | None, candidates: tuple[Kernel, ...]) -> Exception:
     tensors = [k for k in keys if k.is_tensor]
-    named = [
-        (row.operands[min(i, len(row.operands) - 1)].name, k) for i, k in enumerate(keys) if k is not ABSENT
-    ]
+    named = [(row.operands[min(i, len(row.operands) - 1)].name, k) for i, k in enumerate(keys) if k is not ABSENT]
     if len({k.device for k in tensors}) > 1:
         listed = ", ".join(f"argument {n}: {k.device}" for n, k in named if k.is_tensor)
         return DeviceError(f"{row.name}: the tensors are on several devices ({listed}); move them with .to(device)")
@@ -420,9 +418,7 @@ def _missing(row: Row, keys: tuple[Key, ...], target: Key | None, candidates: tu
             text = ", ".join(str(a) for a in kernel.args) if kernel.args else str(pattern)
             far = (pattern.device not in ("*", wanted.device.type)) + (pattern.layout not in ("*", wanted.layout.name))
             nearest[f"({text})" if kernel.args else text] = far
-    reasons = tuple(
-        f"{k.origin} does not own a point of this call" for k in have if k not in candidates
-    )
+    reasons = tuple(f"{k.origin} does not own a point of this call" for k in have if k not in candidates)
     layouts = sorted({k.layout.name for k in tensors if k.layout is not strided})
     dtypes = sorted({k.dtype.name for k in tensors if not k.dtype.is_plain})
     if layouts:

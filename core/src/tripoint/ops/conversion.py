@@ -9,8 +9,8 @@ from tripoint.devices import Device
 from tripoint.dispatcher.declare import primitive
 from tripoint.dtypes import DType
 from tripoint.layouts import Layout, LayoutSpec
-from tripoint.tensor import Tensor, wrap
 from tripoint.storage import record_of
+from tripoint.tensor import Tensor, wrap
 
 
 @primitive(

@@ -24,7 +24,7 @@ Place = Device | str | None
 How = Layout | LayoutSpec | str | None
 What = DType | str | type | None
 
-_NEW = {
+_NEW: dict[str, Any] = {
     "dtype": rules.DTypeRule("target", lambda operator, dtypes, keyed: ((), dt.Defaults.floating), True),
     "shape": rules.named,
     "bind": rules.bind_shape,
@@ -59,9 +59,7 @@ def _full(shape: Shape, *, fill_value: Scalar, dtype: What = None, device: Place
     """A tensor of one value."""
 
 
-def full(
-    shape: Shape, fill_value: Scalar, *, dtype: What = None, device: Place = None, layout: How = None
-) -> Tensor:
+def full(shape: Shape, fill_value: Scalar, *, dtype: What = None, device: Place = None, layout: How = None) -> Tensor:
     """A tensor of one value; the dtype is the value's (a float gives the default floating dtype) unless named."""
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.item()
@@ -86,13 +84,15 @@ def _bind_ramp(shapes: Any, start: Any, step: Any, count: Any) -> tuple[Any, ...
 
 
 @primitive(
-    dtype=_NEW["dtype"],  # type: ignore[arg-type]
+    dtype=_NEW["dtype"],
     shape=lambda shapes, *, start, step, count, **meta: (count,),
     kind="creation",
     keyed=("dtype", "device", "layout"),
     target=("dtype", "device", "layout"),
 )
-def ramp(*, start: Scalar, step: Scalar, count: int, dtype: What = None, device: Place = None, layout: How = None) -> Tensor:
+def ramp(
+    *, start: Scalar, step: Scalar, count: int, dtype: What = None, device: Place = None, layout: How = None
+) -> Tensor:
     """``count`` numbers ``start + i * step``."""
 
 
@@ -150,14 +150,12 @@ def full_like(x: Tensor, /, fill_value: Scalar, *, dtype: What = None, device: P
 
 
 @primitive(
-    dtype=_NEW["dtype"],  # type: ignore[arg-type]
+    dtype=_NEW["dtype"],
     kind="creation",
     keyed=("dtype", "device", "layout"),
     target=("dtype", "device", "layout"),
 )
-def from_data(
-    *, data: Any, copy: bool | None, dtype: What = None, device: Place = None, layout: How = None
-) -> Tensor:
+def from_data(*, data: Any, copy: bool | None, dtype: What = None, device: Place = None, layout: How = None) -> Tensor:
     """A tensor of nested sequences, Python numbers or a foreign array; `asarray` settles the dtype and calls it."""
 
 

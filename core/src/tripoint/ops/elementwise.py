@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tripoint import dtypes as dt
 from tripoint import rules
 from tripoint.dispatcher.declare import composite, inplace, primitive
 from tripoint.tensor import Operand, Tensor
 
-_BINARY = {"shape": rules.broadcast, "kind": "elementwise"}
-_UNARY = {"shape": rules.same, "kind": "elementwise"}
+_BINARY: dict[str, Any] = {"shape": rules.broadcast, "kind": "elementwise"}
+_UNARY: dict[str, Any] = {"shape": rules.same, "kind": "elementwise"}
 
 
 @primitive(dtype=rules.promoted(), commutative=True, minimal=True, **_BINARY)
@@ -42,7 +44,7 @@ def remainder(x1: Operand, x2: Operand, /) -> Tensor:
 
 
 @primitive(dtype=rules.promoted(dt.numeric), **_BINARY)
-def pow(x1: Operand, x2: Operand, /) -> Tensor:  # noqa: A001 - the standard's name
+def pow(x1: Operand, x2: Operand, /) -> Tensor:
     """``x1`` to the power ``x2``. An integer tensor to a negative Python integer is refused, as in NumPy."""
 
 
@@ -132,7 +134,7 @@ def negative(x: Tensor, /) -> Tensor:
 
 
 @primitive(dtype=rules.absolute(), zero_preserving=True, **_UNARY)
-def abs(x: Tensor, /) -> Tensor:  # noqa: A001
+def abs(x: Tensor, /) -> Tensor:
     """Absolute value; of complex elements the modulus, in their parts' dtype."""
 
 
@@ -148,7 +150,7 @@ def square(x: Tensor, /) -> Tensor:
 
 @primitive(dtype=rules.floated(), minimal=True, **_UNARY)
 def exp(x: Tensor, /) -> Tensor:
-    """e to the power of each element."""
+    """E to the power of each element."""
 
 
 @primitive(dtype=rules.floated(), minimal=True, **_UNARY)
@@ -208,7 +210,7 @@ def positive(x: Tensor, /) -> Tensor:
 
 
 @composite
-def clip(x: Tensor, /, min: float | None = None, max: float | None = None) -> Tensor:  # noqa: A002
+def clip(x: Tensor, /, min: float | None = None, max: float | None = None) -> Tensor:
     """``x`` limited to ``min .. max``; NaN stays NaN. At an edge the gradient is halved, as `maximum` says."""
     if min is not None:
         x = maximum(x, min)

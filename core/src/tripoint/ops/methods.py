@@ -15,7 +15,7 @@ from tripoint.ops import conversion, creation, elementwise, indexing, linalg, ma
 from tripoint.storage import Storage
 from tripoint.tensor import Tensor
 
-_BINARY = {
+_BINARY: dict[str, Any] = {
     "add": elementwise.add,
     "sub": elementwise.subtract,
     "mul": elementwise.multiply,
@@ -114,7 +114,9 @@ def to(
     elif isinstance(target, (Device, str)):
         device = device or target
     elif target is not None:
-        raise ArgumentError(f"to takes a device, a dtype, a layout or a tensor, not {target!r}; name it: dtype={target!r}")
+        raise ArgumentError(
+            f"to takes a device, a dtype, a layout or a tensor, not {target!r}; name it: dtype={target!r}"
+        )
     return conversion.to(self, device=device, layout=layout, dtype=dtype, copy=copy)
 
 

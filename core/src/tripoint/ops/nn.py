@@ -71,7 +71,15 @@ def _weight_shape(shapes: Any, *, weight_shape: tuple[int, ...], **meta: Any) ->
 
 @primitive(dtype=rules.promoted(), shape=_input_shape, bind=_bind_conv_back, kind="window")
 def conv2d_input(
-    g: Tensor, weight: Tensor, /, *, input_shape: Sequence[int], stride: Pair, padding: Pair, dilation: Pair, groups: int
+    g: Tensor,
+    weight: Tensor,
+    /,
+    *,
+    input_shape: Sequence[int],
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+    groups: int,
 ) -> Tensor:
     """The gradient of `conv2d` by its images, of ``input_shape``; linear in both operands."""
 

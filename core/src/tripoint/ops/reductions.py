@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tripoint import dtypes as dt
 from tripoint import rules
@@ -12,14 +13,12 @@ from tripoint.ops.elementwise import divide
 from tripoint.tensor import Tensor
 
 Axes = int | Sequence[int] | None
-_REDUCE = {"shape": rules.reduced, "bind": rules.bind_axes, "kind": "reduction"}
-_EXTREME = {"shape": rules.reduced_nonempty, "bind": rules.bind_axes, "kind": "reduction"}
+_REDUCE: dict[str, Any] = {"shape": rules.reduced, "bind": rules.bind_axes, "kind": "reduction"}
+_EXTREME: dict[str, Any] = {"shape": rules.reduced_nonempty, "bind": rules.bind_axes, "kind": "reduction"}
 
 
 @primitive(dtype=rules.accumulated(), keyed=("dtype",), minimal=True, **_REDUCE)
-def sum(  # noqa: A001 - the standard's name
-    x: Tensor, /, *, axis: Axes = None, dtype: DType | str | None = None, keepdims: bool = False
-) -> Tensor:
+def sum(x: Tensor, /, *, axis: Axes = None, dtype: DType | str | None = None, keepdims: bool = False) -> Tensor:
     """Sum over axes (all of them for ``None``). Integers and bools are summed in 64 bits; the sum of nothing is 0."""
 
 
@@ -29,7 +28,7 @@ def prod(x: Tensor, /, *, axis: Axes = None, dtype: DType | str | None = None, k
 
 
 @primitive(dtype=rules.kept(dt.plain), minimal=True, **_EXTREME)
-def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:  # noqa: A001
+def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Largest element over axes; NaN if one is NaN. Ties share the gradient evenly.
 
     Raises:
@@ -38,7 +37,7 @@ def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:  
 
 
 @primitive(dtype=rules.kept(dt.plain), **_EXTREME)
-def min(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:  # noqa: A001
+def min(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Smallest element over axes; NaN if one is NaN. Ties share the gradient evenly.
 
     Raises:
@@ -47,16 +46,18 @@ def min(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:  
 
 
 @primitive(dtype=rules.truth(), **_REDUCE)
-def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:  # noqa: A001
+def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether all elements over axes are true; NaN counts as true, as in NumPy."""
 
 
 @primitive(dtype=rules.truth(), **_REDUCE)
-def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:  # noqa: A001
+def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Whether any element over axes is true; NaN counts as true, as in NumPy."""
 
 
-@primitive(dtype=rules.indices(), shape=rules.arg_reduced, bind=rules.bind_optional_axis, kind="reduction", minimal=True)
+@primitive(
+    dtype=rules.indices(), shape=rules.arg_reduced, bind=rules.bind_optional_axis, kind="reduction", minimal=True
+)
 def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """Position of the first largest element along an axis (``None``: of the flattened tensor); the first NaN wins."""
 
