@@ -112,6 +112,7 @@ from tripoint.tensor import Tensor as Tensor
 
 if TYPE_CHECKING:
     from tripoint import nn as nn
+    from tripoint.explain import explain as explain
 
 __version__ = "0.1.0"
 
@@ -159,6 +160,11 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module("tripoint.nn")
+    if name == "explain":
+        import importlib
+
+        found = globals()[name] = importlib.import_module("tripoint.explain").explain
+        return found
     if not name.startswith("_"):
         try:
             found = plugins.find_name(name)

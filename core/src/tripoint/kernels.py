@@ -334,6 +334,12 @@ def select(
     return best[0][0], ()
 
 
+def select_derivative(operator: str, keys: tuple[Key, ...], slots: tuple[int, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """As `select`, among the derivatives of an operator: its tensors decide, a Python number fits every pattern."""
+    tensors = tuple([k.base if k.is_tensor else ABSENT for k in keys])
+    return select(derivatives.get(operator, ()), tensors, slots)
+
+
 def ambiguous(operator: str, keys: tuple[Key, ...], tied: tuple[Any, ...]) -> AmbiguousKernelError:
     """The error of a call in an overlap."""
     names = sorted({c.origin.distribution or "the running program" for c in tied})
@@ -387,6 +393,8 @@ def as_out(value: object) -> Out | None:
             return first.replace(device=device, layout=layout, dtype=wide)
         return first.replace(device=device, layout=layout, dtype=dtype)
 
+    # Where no dtype is stated the operator's own rule knows it better (sum widens integers).
+    out.by_rule = dtype is None  # type: ignore[attr-defined]
     return out
 
 

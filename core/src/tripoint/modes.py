@@ -59,6 +59,12 @@ def intern(grad: bool, fallback: str, device: Device | None, layers: tuple[Any, 
     return found
 
 
+def forget_layer(layer: Any) -> list[Mode]:
+    """Drop the modes that hold a layer, and tell which they were. One that is still in force goes on working."""
+    gone = [ident for ident, mode in list(_modes.items()) if layer in mode.layers]
+    return [mode for ident in gone if (mode := _modes.pop(ident, None)) is not None]
+
+
 DEFAULT = intern(True, "error", None, ())
 current: ContextVar[Mode] = ContextVar("tripoint_mode", default=DEFAULT)
 get_mode = current.get

@@ -55,43 +55,46 @@ class DTypeRule:
         return f"<dtype rule {self.name}>"
 
 
-def _refuse(operator: str, dtype: DType, accepted: DTypeClass) -> DTypeError:
-    return DTypeError(f"{operator} takes {accepted} dtypes, not {dtype}; convert with .to(dtype=...)")
+Accepted = DTypeClass | tuple[DTypeClass, ...]
 
 
-def promoted(accepted: DTypeClass = dt.plain) -> DTypeRule:
+def _check(operator: str, dtype: DType, accepted: Accepted) -> None:
+    classes = accepted if isinstance(accepted, tuple) else (accepted,)
+    if not any(dtype in c for c in classes):
+        names = " and ".join(c.name for c in classes)
+        raise DTypeError(f"{operator} takes {names} dtypes, not {dtype}; convert with .to(dtype=...)")
+
+
+def promoted(accepted: Accepted = dt.plain) -> DTypeRule:
     """Operands are promoted together and computed in that dtype, which is also the result's."""
 
     def rule(operator: str, dtypes: DTypes, keyed: dict[str, Any]) -> Computed:
         out = dt.result_dtype(dtypes)
-        if out not in accepted:
-            raise _refuse(operator, out, accepted)
+        _check(operator, out, accepted)
         return (out,) * len(dtypes), out
 
     return DTypeRule("promoted", rule, True)
 
 
-def floated(accepted: DTypeClass = dt.plain) -> DTypeRule:
+def floated(accepted: Accepted = dt.plain) -> DTypeRule:
     """As promoted, but integers and bools become the default floating dtype."""
 
     def rule(operator: str, dtypes: DTypes, keyed: dict[str, Any]) -> Computed:
         out = dt.result_dtype(dtypes)
         if out in dt.integral or out is dt.bool_:
             out = dt.Defaults.floating
-        if out not in accepted:
-            raise _refuse(operator, out, accepted)
+        _check(operator, out, accepted)
         return (out,) * len(dtypes), out
 
     return DTypeRule("floated", rule, True)
 
 
-def compared(accepted: DTypeClass = dt.plain) -> DTypeRule:
+def compared(accepted: Accepted = dt.plain) -> DTypeRule:
     """Operands are promoted together; the result is bool."""
 
     def rule(operator: str, dtypes: DTypes, keyed: dict[str, Any]) -> Computed:
         out = dt.result_dtype(dtypes)
-        if out not in accepted:
-            raise _refuse(operator, out, accepted)
+        _check(operator, out, accepted)
         return (out,) * len(dtypes), dt.bool_
 
     return DTypeRule("compared", rule, False)
@@ -127,14 +130,14 @@ def selected() -> DTypeRule:
 _weak_order = [dt.weak_bool, dt.weak_int, dt.weak_float, dt.weak_complex]
 
 
-def kept(accepted: DTypeClass | None = None) -> DTypeRule:
+def kept(accepted: Accepted | None = None) -> DTypeRule:
     """Operands as they are; the result has the first one's dtype, opaque dtypes included."""
 
     def rule(operator: str, dtypes: DTypes, keyed: dict[str, Any]) -> Computed:
         first = dtypes[0]
         assert first is not None
-        if accepted is not None and first not in accepted:
-            raise _refuse(operator, first, accepted)
+        if accepted is not None:
+            _check(operator, first, accepted)
         return (None,) * len(dtypes), first
 
     return DTypeRule("kept", rule, True)
@@ -165,8 +168,7 @@ def absolute() -> DTypeRule:
     def rule(operator: str, dtypes: DTypes, keyed: dict[str, Any]) -> Computed:
         first = dtypes[0]
         assert first is not None
-        if first is dt.bool_:
-            raise _refuse(operator, first, dt.numeric)
+        _check(operator, first, dt.numeric)
         out = {dt.complex64: dt.float32, dt.complex128: dt.float64}.get(first, first)
         return (None,), out
 
@@ -254,7 +256,8 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
                     "sizes must be equal or 1"
                 )
         out = tuple(merged)
-    if len(shapes) > 1 and prod(out) > LARGEST:
+    # A shape that an operand has already is no larger than what exists (a sparse tensor may have any number of elements).
+    if out not in shapes and prod(out) > LARGEST:
         raise SizeError(f"the broadcast shape {out} has {prod(out)} elements, more than fit in 63 bits")
     return out
 
@@ -267,6 +270,14 @@ def broadcast(shapes: Shapes, **meta: Any) -> Shape:
 def same(shapes: Shapes, **meta: Any) -> Shape:
     """Shape rule: the first operand's shape."""
     return shapes[0]  # type: ignore[no-any-return]
+
+
+def assigned(shapes: Shapes, **meta: Any) -> Shape:
+    """Shape rule of assign: the second operand broadcasts to the shape of the first."""
+    x1, x2 = shapes
+    if x1 != x2 and broadcast_shapes(x1, x2) != x1:
+        raise ShapeError(f"a value of shape {x2} does not broadcast to the {x1} that it is written into")
+    return x1  # type: ignore[no-any-return]
 
 
 def named(shapes: Shapes, *, shape: Shape, **meta: Any) -> Shape:
@@ -299,7 +310,8 @@ _axes: dict[tuple[Any, int], Shape] = {}
 def normalise_axes(axis: Any, ndim: int) -> Shape:
     """``axis`` (``None``: all of them, an int, or a sequence of ints) as a sorted tuple counted from 0."""
     try:
-        return _axes[axis, ndim]
+        if axis.__class__ is not bool:
+            return _axes[axis, ndim]
     except (KeyError, TypeError):
         pass
     if axis is None:
@@ -311,7 +323,7 @@ def normalise_axes(axis: Any, ndim: int) -> Shape:
     else:
         out = (normalise_axis(axis, ndim),)
     # True and 1 are one dictionary key; only real ints may be remembered.
-    if (axis is None or axis.__class__ is int) and len(_axes) < 4096:
+    if (axis is None or axis.__class__ is int or axis.__class__ is tuple) and len(_axes) < 4096:
         _axes[axis, ndim] = out
     return out
 

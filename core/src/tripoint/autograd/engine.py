@@ -8,6 +8,7 @@ from typing import Any
 from tripoint.autograd.node import Leaf
 from tripoint.dispatcher.plan import is_readonly, refresh
 from tripoint.errors import ArgumentError, AutogradError, ShapeError
+from tripoint.layouts import strided
 from tripoint.modes import Mode, current
 from tripoint.ops.conversion import astype, copy, to
 from tripoint.ops.creation import ones
@@ -186,7 +187,12 @@ def _walk(
                 if parent is None:
                     continue
                 if part is not None:
-                    if part._payload.shape != parent.shape or part._key.base is not parent.key:
+                    key = parent.key
+                    if (
+                        part._payload.shape != parent.shape
+                        or part._key.base is not key
+                        or key.layout.gradient_like is not None  # one key, and perhaps another pattern
+                    ):
                         part = _fit(part, parent)
                     if parent in grads:
                         grads[parent] = add(grads[parent], part)
@@ -245,6 +251,8 @@ def _fit(part: Tensor, node: Any) -> Tensor:
         part = to(part, device=key.device)
     if key.layout.gradient_like is not None:
         part = key.layout.gradient_like(part, node.like)
+    elif key.layout is strided and part.layout is not strided:
+        part = to(part, layout=strided)
     return part
 
 

@@ -131,7 +131,7 @@ def make_rule(row: Row, name: str, mode: Mode, keys: tuple[Key, ...], wanted: tu
     """
     slots = slots_of(row, len(keys))
     base = tuple(k.base for k in keys)
-    found, tied = kernels.select(kernels.derivatives.get(row.name, ()), base, slots)
+    found, tied = kernels.select_derivative(row.name, keys, slots)
     if tied:
         raise kernels.ambiguous(f"the derivative of {row.name}", base, tied)
     if any(k.dtype in complex_floating for k in base if k is not ABSENT):

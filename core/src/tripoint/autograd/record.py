@@ -38,9 +38,7 @@ class Autograd(Layer):
         load_derivatives()
         if not op.composite:
             return True
-        found, tied = kernels.select(
-            kernels.derivatives.get(op.name, ()), tuple(k.base for k in keys), slots_of(op, len(keys))
-        )
+        found, tied = kernels.select_derivative(op.name, keys, slots_of(op, len(keys)))
         return found is not None or bool(tied)
 
     def handles(self, op: Row) -> bool:

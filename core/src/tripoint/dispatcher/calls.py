@@ -41,12 +41,13 @@ def key_of(value: Any) -> Key | None:
     if isinstance(value, Tensor):
         refresh(value)
         return value._key
-    for kind, scalar in SCALARS.items():
-        # bool stands first: it is a subclass of int. Subclasses such as numpy.float64 count as their base.
-        if isinstance(value, kind):
-            BY_TYPE[value.__class__] = scalar
-            return scalar
-    return None
+    kind = number_kind(value)
+    return SCALARS[kind] if kind is not None else None
+
+
+def number_kind(value: Any) -> type | None:
+    """The Python number type that a value counts as: subclasses, such as numpy.float64, count as their base."""
+    return next((kind for kind in SCALARS if isinstance(value, kind)), None)  # bool first: it is a subclass of int
 
 
 def foreign(value: Any) -> bool:
@@ -88,6 +89,10 @@ def operand_keys(row: Row, operands: tuple[Any, ...]) -> tuple[list[Any], list[A
 
 def _operand(row: Row, name: str, value: Any, beside: Tensor | None, optional: bool) -> tuple[Any, Key]:
     key = key_of(value)
+    if key is not None and not key.is_tensor and value.__class__ not in BY_TYPE:
+        kind = number_kind(value)
+        assert kind is not None
+        value = kind(value)  # a kernel must not see the subclass, which may carry a dtype of its own
     if key is None and foreign(value):
         value = adopt[0](value, beside)
         key = value._key

@@ -7,8 +7,8 @@ from typing import Any
 
 from tripoint.errors import RegistrationError
 from tripoint.keys import Key
-from tripoint.modes import Mode, Scope, current
-from tripoint.schema import Row
+from tripoint.modes import Mode, Scope, current, forget_layer
+from tripoint.schema import Row, rows
 
 __all__ = ["FLOORS", "Layer"]
 
@@ -93,7 +93,13 @@ class Layer:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.__dict__["_scopes"].pop().__exit__(*error)
+        scopes = self.__dict__["_scopes"]
+        scopes.pop().__exit__(*error)
+        if not scopes:
+            # Plans hold the layer and modes are interned: without this every layer object would live for ever.
+            for mode in forget_layer(self):
+                for row in rows.values():
+                    row.plans.pop(mode, None)
 
 
 #: layers that ride in keys instead of the mode.

@@ -23,7 +23,6 @@ from tripoint.errors import (
     TripointError,
 )
 from tripoint.keys import ABSENT, Key
-from tripoint.layouts import strided
 from tripoint.modes import DEFAULT, current
 from tripoint.schema import Row, rows
 from tripoint.storage import Alias, View, record_of, wrote
@@ -216,8 +215,9 @@ def _payload_source(res: Resolution, constants: dict[str, Any]) -> tuple[list[st
             if key is ABSENT:
                 lines.append(f"p{i} = None")
             elif not key.is_tensor:
-                if res.fills[at[0]]:
-                    constants[f"fill{i}"] = filler(_fill_key(res, at[0]))
+                fill = res.fills[at[0]]
+                if fill is not None:
+                    constants[f"fill{i}"] = filler(fill)
                     lines.append(f"p{i} = fill{i}(a{i})")
                 else:
                     lines.append(f"p{i} = a{i}")
@@ -232,17 +232,6 @@ def _payload_source(res: Resolution, constants: dict[str, Any]) -> tuple[list[st
 
 def _same(p: Any) -> Any:
     return p
-
-
-def _fill_key(res: Resolution, at: int) -> Key:
-    first = next(k for k in res.keys if k.is_tensor).base
-    strided_key = first.replace(layout=strided)
-    # What the kernel was matched with: the computation dtype of its strong neighbours.
-    cast = next((d for d, k in zip(res.casts, res.keys, strict=True) if d is not None and k.is_tensor), None)
-    wanted = cast or strided_key.dtype
-    if not wanted.is_plain:
-        wanted = wanted.plain
-    return strided_key.replace(dtype=wanted)
 
 
 def _kernel(res: Resolution, parameters: list[str], head: list[str], constants: dict[str, Any]) -> Plan:
@@ -412,6 +401,8 @@ def _rebind(tensor: Tensor, payload: Any) -> None:
     old = tensor._alias
     tensor._payload = payload
     tensor._alias = Alias(1 if old is None else old.version + 1)
+    if tensor._node is not None:
+        tensor._node.rebound(tensor)
 
 
 # Views ---------------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ class Resolution:
         how: ``kernel``, ``hooks``, ``decomposition``, ``inplace``, ``convert`` or ``identity``.
         kernel: the kernel chosen, if one is.
         casts: per key, the dtype its operand is cast to first, or ``None``.
-        fills: per key, whether a Python scalar becomes a 0-d payload first.
+        fills: per key, the key of the 0-d payload that a Python scalar becomes first, or ``None``.
         out: key of the result; ``None`` when a decomposition decides it.
         target: key that the call asks for, for creation and conversion.
         spec: parameters of the target layout, or ``None``.
@@ -53,7 +53,7 @@ class Resolution:
         self.how = ""
         self.kernel: Kernel | None = None
         self.casts: tuple[DType | None, ...] = (None,) * len(keys)
-        self.fills: tuple[bool, ...] = (False,) * len(keys)
+        self.fills: tuple[Key | None, ...] = (None,) * len(keys)
         self.out: Key | None = None
         self.target: Key | None = None
         self.spec: LayoutSpec | None = None
@@ -121,7 +121,7 @@ def resolve(row: Row, mode: Mode, keys: tuple[Key, ...], slots: tuple[int, ...],
 
 
 def _differentiable(row: Row, keys: tuple[Key, ...], slots: tuple[int, ...]) -> bool:
-    found, tied = kernels.select(kernels.derivatives.get(row.name, ()), keys, slots)
+    found, tied = kernels.select_derivative(row.name, keys, slots)
     return found is not None or bool(tied)
 
 
@@ -203,7 +203,7 @@ def _backend(
         again = choose(row, (*filled, *extra), (*slots, *extra_slots), everything)
         if again is not None:
             kernel, cast = again, tuple(filled)
-            res.fills = tuple(not k.is_tensor and k is not ABSENT for k in keys)
+            res.fills = tuple(f if f is not k and not k.is_tensor else None for f, k in zip(filled, keys, strict=True))
     if kernel is not None:
         res.how, res.kernel = "kernel", kernel
         if kernel.takes_target and not row.target:
@@ -235,6 +235,8 @@ def _out(row: Row, kernel: Kernel, keys: tuple[Key, ...], result: DType | None) 
         made = kernel.out(keys)
         if not isinstance(made, Key):
             raise RegistrationError(f"{kernel.origin}: out= must give a key, not {made!r}")
+        if result is not None and getattr(kernel.out, "by_rule", False):
+            made = made.replace(dtype=result)
         return made.base
     first = tensors[0]
     if any(k.layout is not first.layout or k.device is not first.device for k in tensors):

@@ -9,6 +9,8 @@ from tripoint import rules
 from tripoint.dispatcher.declare import composite, inplace, primitive
 from tripoint.tensor import Operand, Tensor
 
+_ORDERED = (dt.boolean, dt.real)
+_BITS = (dt.boolean, dt.integral)
 _BINARY: dict[str, Any] = {"shape": rules.broadcast, "kind": "elementwise"}
 _UNARY: dict[str, Any] = {"shape": rules.same, "kind": "elementwise"}
 
@@ -48,12 +50,12 @@ def pow(x1: Operand, x2: Operand, /) -> Tensor:
     """``x1`` to the power ``x2``. An integer tensor to a negative Python integer is refused, as in NumPy."""
 
 
-@primitive(dtype=rules.promoted(dt.real), commutative=True, minimal=True, **_BINARY)
+@primitive(dtype=rules.promoted(_ORDERED), commutative=True, minimal=True, **_BINARY)
 def maximum(x1: Operand, x2: Operand, /) -> Tensor:
     """The larger of two; NaN if either is NaN. At ties the gradient is halved between both."""
 
 
-@primitive(dtype=rules.promoted(dt.real), commutative=True, **_BINARY)
+@primitive(dtype=rules.promoted(_ORDERED), commutative=True, **_BINARY)
 def minimum(x1: Operand, x2: Operand, /) -> Tensor:
     """The smaller of two; NaN if either is NaN. At ties the gradient is halved between both."""
 
@@ -68,22 +70,22 @@ def not_equal(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether elements differ, as bool."""
 
 
-@primitive(dtype=rules.compared(), **_BINARY)
+@primitive(dtype=rules.compared(_ORDERED), **_BINARY)
 def less(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether ``x1 < x2``, as bool."""
 
 
-@primitive(dtype=rules.compared(), **_BINARY)
+@primitive(dtype=rules.compared(_ORDERED), **_BINARY)
 def less_equal(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether ``x1 <= x2``, as bool."""
 
 
-@primitive(dtype=rules.compared(), minimal=True, **_BINARY)
+@primitive(dtype=rules.compared(_ORDERED), minimal=True, **_BINARY)
 def greater(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether ``x1 > x2``, as bool."""
 
 
-@primitive(dtype=rules.compared(), **_BINARY)
+@primitive(dtype=rules.compared(_ORDERED), **_BINARY)
 def greater_equal(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether ``x1 >= x2``, as bool."""
 
@@ -108,22 +110,22 @@ def logical_not(x: Tensor, /) -> Tensor:
     """Logical not; numbers count as true unless they are 0."""
 
 
-@primitive(dtype=rules.promoted(), commutative=True, **_BINARY)
+@primitive(dtype=rules.promoted(_BITS), commutative=True, **_BINARY)
 def bitwise_and(x1: Operand, x2: Operand, /) -> Tensor:
     """Bitwise and of integers, logical and of bools."""
 
 
-@primitive(dtype=rules.promoted(), commutative=True, **_BINARY)
+@primitive(dtype=rules.promoted(_BITS), commutative=True, **_BINARY)
 def bitwise_or(x1: Operand, x2: Operand, /) -> Tensor:
     """Bitwise or of integers, logical or of bools."""
 
 
-@primitive(dtype=rules.promoted(), commutative=True, **_BINARY)
+@primitive(dtype=rules.promoted(_BITS), commutative=True, **_BINARY)
 def bitwise_xor(x1: Operand, x2: Operand, /) -> Tensor:
     """Bitwise exclusive or of integers, logical exclusive or of bools."""
 
 
-@primitive(dtype=rules.kept(), **_UNARY)
+@primitive(dtype=rules.kept(_BITS), **_UNARY)
 def bitwise_invert(x: Tensor, /) -> Tensor:
     """Bitwise not of integers, logical not of bools."""
 

@@ -42,7 +42,7 @@ def take_back(g: Tensor, indices: Tensor, /, *, shape: tuple[int, ...], axis: in
     """Zeros of ``shape`` with ``g`` added at the positions that `take` read; the adjoint of take."""
 
 
-@primitive(dtype=rules.like_first(), shape=rules.same, kind="assign")
+@primitive(dtype=rules.like_first(), shape=rules.assigned, kind="assign")
 def assign(x1: Tensor, x2: Operand, /) -> Tensor:
     """``x2`` broadcast to the shape of ``x1``, in its dtype; ``assign_`` writes it into ``x1``."""
 
@@ -57,6 +57,8 @@ def index(x: Tensor, key: Any) -> Tensor:
         IndexingError: out of range, or no index at all.
         NotBuiltYetError: several index tensors, or a mask.
     """
+    if key.__class__ is int or key.__class__ is slice:
+        return getitem(x, key)
     items = key if key.__class__ is tuple else (key,)
     if not any(_advanced(k) for k in items):
         return getitem(x, key)

@@ -27,7 +27,7 @@ def prod(x: Tensor, /, *, axis: Axes = None, dtype: DType | str | None = None, k
     """Product over axes. Integers and bools are multiplied in 64 bits; the product of nothing is 1."""
 
 
-@primitive(dtype=rules.kept(dt.plain), minimal=True, **_EXTREME)
+@primitive(dtype=rules.kept((dt.boolean, dt.real)), minimal=True, **_EXTREME)
 def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Largest element over axes; NaN if one is NaN. Ties share the gradient evenly.
 
@@ -36,7 +36,7 @@ def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """
 
 
-@primitive(dtype=rules.kept(dt.plain), **_EXTREME)
+@primitive(dtype=rules.kept((dt.boolean, dt.real)), **_EXTREME)
 def min(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Smallest element over axes; NaN if one is NaN. Ties share the gradient evenly.
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tripoint.errors import AliasError, ArgumentError, DTypeError, IndexingError
+from tripoint.errors import AliasError, ArgumentError, DTypeError, IndexingError, ScalarRangeError
 from tripoint.plugin import DType, Key
 
 from tripoint_dense_cpu import _conv
@@ -60,10 +60,14 @@ def ones(*, shape: Shape, target: Key) -> Array:
 
 def full(*, shape: Shape, fill_value: Any, target: Key) -> Array:
     """One value."""
-    try:
-        return np.full(shape, fill_value, numpy_dtype(target.dtype))
-    except (ValueError, TypeError) as error:
-        raise DTypeError(f"full: {fill_value!r} is no {target.dtype}: {error}") from None
+    dtype = numpy_dtype(target.dtype)
+    if dtype.kind in "iu" and isinstance(fill_value, float) and not np.isfinite(fill_value):
+        raise DTypeError(f"full: {fill_value!r} is no {target.dtype}; name a floating dtype")
+    if dtype.kind != "c" and isinstance(fill_value, complex):
+        raise DTypeError(f"full: {fill_value!r} is no {target.dtype}; name a complex dtype")
+    out = np.empty(shape, dtype)
+    out[...] = fill_value
+    return out
 
 
 def ramp(*, start: Any, step: Any, count: int, target: Key) -> Array:
@@ -93,9 +97,12 @@ def from_data(*, data: Any, copy: bool | None, target: Key) -> Array:
         if isinstance(data, (list, tuple, bool, int, float, complex)):
             return np.array(data, dtype=dtype)
         return np.array(data, dtype=dtype, copy=copy, order="C" if copy else "K", subok=False)
+    except OverflowError as error:
+        raise ScalarRangeError(f"asarray: {error}; name a wider dtype") from None
     except (ValueError, TypeError) as error:
         if copy is False:
-            raise AliasError(f"asarray: {error}; copy=False forbids a copy") from None
+            what = getattr(data, "dtype", type(data).__name__)
+            raise AliasError(f"asarray: reading {what} as {target.dtype} needs a copy, and copy=False forbids it") from None
         raise DTypeError(f"asarray: the data cannot be read as {target.dtype}: {error}") from None
 
 

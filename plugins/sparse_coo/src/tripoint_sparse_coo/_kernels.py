@@ -1,0 +1,305 @@
+"""Kernels over COO payloads: plain functions that never change an operand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from tripoint.errors import DTypeError, LayoutError, ShapeError, SizeError
+from tripoint.plugin import Key
+from tripoint_dense_cpu import numpy_dtype
+
+from tripoint_sparse_coo._coo import COO, Array, Shape, coalesce, locate, make, read_at, same_pattern
+
+#: elements of one block of a sampled product; both gathered blocks fit the second-level cache.
+BLOCK = 1 << 16
+
+
+# Conversion ----------------------------------------------------------------------------------------------------------
+
+
+def densify(x: COO) -> Array:
+    """The strided array of a COO.
+
+    Raises:
+        SizeError: more elements than fit in 63 bits.
+    """
+    if math.prod(x.shape) > 2**63 - 1:
+        raise SizeError(f"a strided tensor of shape {x.shape} would have {math.prod(x.shape)} elements, more than fit in 63 bits")
+    x = coalesce(x)
+    out = np.zeros(x.shape, x.values.dtype)
+    if x.nnz:
+        out[tuple(x.indices)] = x.values if x.shape else x.values[0]
+    return out
+
+
+def sparsify(x: Array) -> COO:
+    """The canonical COO of the non-zero elements; NaN is one of them."""
+    indices = np.array(np.nonzero(np.atleast_1d(x)), np.int64)
+    values = np.atleast_1d(x)[tuple(indices)]
+    return COO(x.shape, indices if x.ndim else indices[:0], values, True)
+
+
+def like(dense: Array, like: COO) -> COO:
+    """The layout's hook: a COO of a strided array; nothing is taken from ``like``."""
+    return sparsify(dense)
+
+
+def zeros(*, shape: Shape, target: Key) -> COO:
+    """Nothing stored."""
+    return COO(shape, np.empty((len(shape), 0), np.int64), np.empty(0, numpy_dtype(target.dtype)), True)
+
+
+def astype(x: COO, *, target: Key) -> COO:
+    """The values in another dtype, duplicates summed before.
+
+    Raises:
+        DTypeError: complex to real, which would drop the imaginary parts.
+    """
+    dtype = numpy_dtype(target.dtype)
+    if x.values.dtype.kind == "c" and dtype.kind != "c":
+        raise DTypeError(
+            f"converting {x.values.dtype} to {dtype} drops the imaginary parts; take the real part or abs first"
+        )
+    x = coalesce(x)
+    with np.errstate(all="ignore"):
+        return x.with_values(x.values.astype(dtype))
+
+
+def copy(x: COO) -> COO:
+    """The same entries in memory of their own."""
+    return COO(x.shape, x.indices.copy(), x.values.copy(), x.canonical)
+
+
+def to_text(x: COO) -> str:
+    """Indices and values for printing, abbreviated when there are many."""
+    indices = np.array2string(x.indices, separator=", ", threshold=100, edgeitems=3, prefix="indices=")
+    values = np.array2string(x.values, separator=", ", threshold=100, edgeitems=3, prefix="values=")
+    return f"shape={x.shape},\nindices={indices},\nvalues={values}"
+
+
+def summary(x: COO) -> str:
+    """A few words for printing."""
+    return f"nnz={x.nnz}" + ("" if x.canonical else ", not canonical")
+
+
+# Products ------------------------------------------------------------------------------------------------------------
+
+
+def _wide(values: Array) -> Array:
+    """Values in a dtype that SciPy multiplies in: half precision becomes float32."""
+    return values.astype(np.float32) if values.dtype.itemsize == 2 and values.dtype.kind in "fV" else values
+
+
+def compressed(x: COO) -> csr_array:
+    """Compressed rows of a matrix, as SciPy multiplies them.
+
+    Raises:
+        ShapeError: not two axes.
+    """
+    if len(x.shape) != 2:
+        raise ShapeError(f"matmul takes a sparse matrix of two axes, not shape {x.shape}")
+    x = coalesce(x)
+    starts = np.zeros(x.shape[0] + 1, np.int64)
+    np.cumsum(np.bincount(x.indices[0], minlength=x.shape[0]), out=starts[1:])
+    return csr_array((_wide(x.values), x.indices[1], starts), shape=x.shape)
+
+
+def _dense_operand(x: Array, sparse: Shape) -> Array:
+    if x.ndim not in (1, 2):
+        raise ShapeError(f"matmul of a sparse matrix {sparse} takes a strided vector or matrix, not shape {x.shape}")
+    return _wide(x)
+
+
+def matmul_sparse_dense(x1: COO, x2: Array) -> Array:
+    """(m, k) sparse with (k, n) or (k,): strided (m, n) or (m,)."""
+    out = compressed(x1) @ _dense_operand(x2, x1.shape)
+    return np.asarray(out).astype(x1.values.dtype, copy=False)
+
+
+def matmul_dense_sparse(x1: Array, x2: COO) -> Array:
+    """(m, k) or (k,) with (k, n) sparse: strided (m, n) or (n,)."""
+    out = (compressed(x2).T @ _dense_operand(x1, x2.shape).T).T
+    return np.ascontiguousarray(out, x1.dtype)
+
+
+def sampled_matmul(g: Array, x2: Array, pattern: COO) -> COO:
+    """``g @ x2.T`` at the stored positions of ``pattern`` only.
+
+    ``g`` is (m, n) and ``x2`` (k, n), or (m,) and (k,), for a pattern of shape (m, k).
+    """
+    pattern = coalesce(pattern)
+    rows, columns = pattern.indices
+    if g.ndim == 1:
+        return pattern.with_values(g[rows] * x2[columns])
+    a, b = _wide(g), _wide(x2)
+    values = np.empty(pattern.nnz, a.dtype)
+    step = max(1, BLOCK // max(1, g.shape[1]))
+    for at in range(0, pattern.nnz, step):
+        part = slice(at, at + step)
+        np.einsum("ij,ij->i", a[rows[part]], b[columns[part]], out=values[part])
+    return pattern.with_values(values.astype(g.dtype, copy=False))
+
+
+# Elementwise ---------------------------------------------------------------------------------------------------------
+
+
+def gather(g: Array, pattern: COO) -> COO:
+    """The elements of ``g``, broadcast to the shape of ``pattern``, at its stored positions."""
+    pattern = coalesce(pattern)
+    return pattern.with_values(read_at(g, pattern.indices))
+
+
+def align(g: COO, pattern: COO) -> COO:
+    """The elements of ``g`` at the stored positions of ``pattern``; zero where ``g`` stores nothing."""
+    g, pattern = coalesce(g), coalesce(pattern)
+    if same_pattern(g, pattern):
+        return pattern.with_values(g.values)
+    at = locate(pattern.indices, g.indices)
+    values = np.zeros(pattern.nnz, g.values.dtype)
+    found = at >= 0
+    values[found] = g.values[at[found]]
+    return pattern.with_values(values)
+
+
+def multiply_sparse_dense(x1: COO, x2: Array) -> COO:
+    """The pattern of the sparse operand with its values multiplied; what is not stored stays zero.
+
+    Raises:
+        LayoutError: the strided operand would enlarge the result beyond the sparse operand's shape.
+    """
+    if np.broadcast_shapes(x1.shape, x2.shape) != x1.shape:
+        raise LayoutError(
+            f"multiply: a sparse operand of shape {x1.shape} and a strided one of shape {x2.shape} broadcast to "
+            f"{np.broadcast_shapes(x1.shape, x2.shape)}; the result must have the sparse operand's shape, so convert it "
+            "first: x.to(layout='strided')"
+        )
+    return x1.with_values(x1.values * read_at(x2, x1.indices))
+
+
+def multiply_dense_sparse(x1: Array, x2: COO) -> COO:
+    """As `multiply_sparse_dense`."""
+    return multiply_sparse_dense(x2, x1)
+
+
+def multiply_sparse_scalar(x1: COO, x2: Any) -> COO:
+    """Values times a number."""
+    return x1.with_values(x1.values * x2)
+
+
+def multiply_scalar_sparse(x1: Any, x2: COO) -> COO:
+    """Values times a number."""
+    return x2.with_values(x2.values * x1)
+
+
+def multiply_sparse(x1: COO, x2: COO) -> COO:
+    """Products where both operands store something."""
+    _same_shape("multiply", x1.shape, x2.shape)
+    x1, x2 = coalesce(x1), coalesce(x2)
+    if same_pattern(x1, x2):
+        return x1.with_values(x1.values * x2.values)
+    at = locate(x1.indices, x2.indices)
+    found = at >= 0
+    return COO(x1.shape, x1.indices[:, found], x1.values[found] * x2.values[at[found]], True)
+
+
+def _same_shape(name: str, a: Shape, b: Shape) -> None:
+    if a != b:
+        raise ShapeError(f"{name}: sparse operands must have equal shapes, not {a} and {b}; they are not broadcast")
+
+
+def _merge(name: str, x1: COO, x2: COO, ufunc: Any) -> COO:
+    """Union of both patterns; a stored zero stays stored, and so does a sum that comes to zero."""
+    _same_shape(name, x1.shape, x2.shape)
+    x1, x2 = coalesce(x1), coalesce(x2)
+    if same_pattern(x1, x2):
+        return x1.with_values(ufunc(x1.values, x2.values))
+    second = x2.values if ufunc is np.add else np.negative(x2.values)
+    joined = np.concatenate([x1.indices, x2.indices], axis=1)
+    return coalesce(COO(x1.shape, joined, np.concatenate([x1.values, second]), False))
+
+
+def add_sparse(x1: COO, x2: COO) -> COO:
+    """Sum on the union of both patterns."""
+    return _merge("add", x1, x2, np.add)
+
+
+def subtract_sparse(x1: COO, x2: COO) -> COO:
+    """Difference on the union of both patterns."""
+    return _merge("subtract", x1, x2, np.subtract)
+
+
+def _densified(name: str, x: COO, other: Array) -> Array:
+    """The sparse operand of a sum as a strided array, which the result is as well.
+
+    Raises:
+        LayoutError: the strided operand is smaller than the result, which would then cost memory nobody has yet.
+    """
+    shape = np.broadcast_shapes(x.shape, other.shape)
+    if other.shape != shape:
+        size = math.prod(shape) * other.itemsize
+        raise LayoutError(
+            f"{name}: a sparse operand of shape {x.shape} and a strided one of shape {other.shape} give a strided result "
+            f"of shape {shape}, which needs {_bytes(size)}; to allow it convert first: x.to(layout='strided')"
+        )
+    return densify(x)
+
+
+def _bytes(count: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            break
+        count, unit = count / 1024, "TiB"
+    return f"{count:.3g} {unit}"
+
+
+def add_sparse_dense(x1: COO, x2: Array) -> Any:
+    """Strided sum."""
+    return np.add(_densified("add", x1, x2), x2)
+
+
+def add_dense_sparse(x1: Array, x2: COO) -> Any:
+    """Strided sum."""
+    return np.add(x1, _densified("add", x2, x1))
+
+
+def subtract_sparse_dense(x1: COO, x2: Array) -> Any:
+    """Strided difference."""
+    return np.subtract(_densified("subtract", x1, x2), x2)
+
+
+def subtract_dense_sparse(x1: Array, x2: COO) -> Any:
+    """Strided difference."""
+    return np.subtract(x1, _densified("subtract", x2, x1))
+
+
+def on_values(ufunc: Any, linear: bool) -> Callable[[COO], COO]:
+    """A kernel that applies a function with f(0) = 0 to the values; one that is not linear needs them summed before."""
+
+    def kernel(x: COO) -> COO:
+        x = x if linear else coalesce(x)
+        return x.with_values(ufunc(x.values))
+
+    kernel.__name__ = f"{ufunc.__name__}_values"
+    return kernel
+
+
+# Reduction and structure ---------------------------------------------------------------------------------------------
+
+
+def sum_axes(x: COO, *, axis: Shape, keepdims: bool, target: Key) -> Array:
+    """Strided sums over axes, in the result's dtype."""
+    x = coalesce(x)  # before the dtype widens: bool and small integers add up to another number in a wider dtype
+    dtype = numpy_dtype(target.dtype)
+    kept = [i for i in range(len(x.shape)) if i not in axis]
+    part = COO(tuple(x.shape[i] for i in kept), x.indices[kept], x.values.astype(dtype), x.nnz == 0 or not axis)
+    out = densify(part)
+    return out.reshape(tuple(1 if i in axis else s for i, s in enumerate(x.shape))) if keepdims else out
+
+
+def permute_dims(x: COO, *, axes: Shape) -> COO:
+    """Axes reordered; the entries stay in their order."""
+    return make(tuple(x.shape[a] for a in axes), x.indices[list(axes)], x.values)
