@@ -32,8 +32,9 @@ import numpy as np
 
 GOLDEN = Path(__file__).resolve().parents[1] / "tests" / "data" / "order_golden.json"
 
-#: what the buffer is at the start: numbers, or something computed from the leaf x.
-SETUPS = ("plain", "computed")
+#: what the buffer is at the start: numbers, or something computed from the leaf x; in row-major or column-major order,
+#: which decides what a reshape of it or of its transpose is.
+SETUPS = ("plain", "computed", "plain columns", "computed columns")
 
 MAKES = ("slice", "reshape", "transpose", "inner", "sibling", "quiet view", "detach base", "detach view")
 TARGETS = ("base", "view", "sibling", "inner", "detached")
@@ -94,11 +95,12 @@ def play(lib: Any, program: Program) -> Run:
     setup, events = program
     run = Run()
     p = run.leaves["p"] = lib.want(lib.tensor(P))
-    if setup == "computed":
-        x = run.leaves["x"] = lib.want(lib.tensor(X))
+    tensor = lib.columns if setup.endswith("columns") else lib.tensor
+    if setup.startswith("computed"):
+        x = run.leaves["x"] = lib.want(tensor(X))
         run.make("base", lib.times(x, 1.5))
     else:
-        run.make("base", lib.tensor(BASE))
+        run.make("base", tensor(BASE))
     try:
         for event in events:
             happen(lib, run, event, p)
@@ -192,7 +194,7 @@ class Array:
         shape = tuple(t.shape)
         if shape == (6,):
             return t.reshape(3, 2)
-        return t.T if shape == (2, 2) else t[..., 1:]
+        return t.T if shape == (2, 2) else t.reshape(6)
 
     def detach(self, t: Any) -> Any:
         return t.detach()
@@ -247,6 +249,9 @@ class Tripoint(Array):
     def tensor(self, data: np.ndarray) -> Any:  # type: ignore[override]
         return self.tp.asarray(data, dtype=self.tp.float64, copy=True)
 
+    def columns(self, data: np.ndarray) -> Any:
+        return self.tp.asarray(np.array(data, order="F"))
+
     def assign(self, t: Any, value: Any) -> None:
         t[...] = value
 
@@ -264,27 +269,34 @@ class Torch(Array):
     def tensor(self, data: np.ndarray) -> Any:  # type: ignore[override]
         return self.torch.tensor(data, dtype=self.torch.float64)
 
+    def columns(self, data: np.ndarray) -> Any:
+        return self.torch.from_numpy(np.array(data, order="F"))
+
     def assign(self, t: Any, value: Any) -> None:
         t.copy_(value)
 
 
 class Memory:
-    """One allocation in the oracle: the histories that alias it, each the whole buffer, and the constant aliases."""
+    """One allocation in the oracle: the histories of its aliases, each a whole buffer, and the count of writes."""
 
     def __init__(self) -> None:
         self.histories: list[np.ndarray] = []
-        self.handles: list[Handle] = []
+        self.version = 0
 
 
 class Handle:
-    """An alias in the oracle: a memory, one of its histories, and the way from the buffer to the part."""
+    """A tensor of the oracle: a memory, a history of it, and how the part is reached from the buffer.
 
-    def __init__(self, memory: Memory, history: np.ndarray, path: tuple[Callable[..., Any], ...] = ()) -> None:
-        self.memory, self.history, self.path = memory, history, path
-        self.constant = False
+    A view has a base, and the version at which it took its history.
+    """
+
+    def __init__(
+        self, memory: Memory, history: np.ndarray, path: tuple[Callable[..., Any], ...] = (), base: Handle | None = None
+    ) -> None:
+        self.memory, self.history, self.path, self.base = memory, history, path, base
+        self.seen = memory.version
         self.recorded = False
         self.leaf: tuple[int, tuple[int, ...]] | None = None
-        memory.handles.append(self)
 
     def part(self, buffer: np.ndarray) -> np.ndarray:
         for step in self.path:
@@ -301,18 +313,19 @@ class Oracle:
 
     Numbers are complex and have a leading axis, one place per element of any leaf: place k is the run in which that
     element was moved by ``i * H``. The real part is the run as it is; the imaginary part over H is the derivative, exact
-    in float64 since the programs are polynomials. What the program calls constant is then easy to say:
+    in float64 since the programs are polynomials. What a program calls constant is then easy to say:
 
     * reading what is not recorded (a detached alias, a view that was made under no_grad) reads the real part;
     * writing under no_grad sets the real part and leaves the imaginary part: the numbers move, what they depend on does
       not. The same holds for what another history of the same memory (a detached alias and what it was detached from)
       sees of a write;
-    * ``requires_grad_`` starts a history: whatever is in memory then plus a step of its own;
-    * a view joins the history of its base again when their memory is written.
+    * ``requires_grad_`` starts a history: whatever is in memory then, plus a step of its own;
+    * a view takes its base's history when it is made with recording on, when it is itself written, and when it is used,
+      its base is recorded, and their memory was written since it last took it.
     """
 
     H = 1e-30
-    PLACES = 64
+    PLACES = 48
 
     def __init__(self) -> None:
         self.used = 0
@@ -324,23 +337,48 @@ class Oracle:
         yield
         self.quiet = False
 
-    def _new(self, data: np.ndarray) -> Handle:
+    def _new(self, data: np.ndarray, recorded: bool) -> Handle:
         memory = Memory()
-        memory.histories.append(np.array(np.broadcast_to(data, (self.PLACES, *data.shape[1:])), complex))
-        return Handle(memory, memory.histories[0])
+        # Order of axes in memory is kept: it decides whether a reshape is a view.
+        full = np.empty_like(data, complex, shape=(self.PLACES, *data.shape[1:]))
+        full[...] = data
+        memory.histories.append(full)
+        out = Handle(memory, full)
+        out.recorded = recorded
+        return out
 
     def tensor(self, data: np.ndarray) -> Handle:
-        return self._new(data[None])
+        return self._new(np.repeat(data[None], self.PLACES, 0), False)
+
+    def columns(self, data: np.ndarray) -> Handle:
+        return self._new(np.repeat(data.T[None], self.PLACES, 0).swapaxes(1, 2), False)
+
+    def _look(self, t: Handle) -> None:
+        if t.base is not None:
+            self._look(t.base)
+            if t.seen != t.memory.version and t.base.recorded:
+                t.seen = t.memory.version
+                self._join(t)
+
+    def _join(self, t: Handle) -> None:
+        if t.base is not None and t.base.recorded:
+            t.recorded, t.history = True, t.base.history
 
     def _read(self, t: Any) -> Any:
         if not isinstance(t, Handle):
             return t
+        self._look(t)
         part = t.part(t.history)
-        return part.real if t.constant or self.quiet else part
+        return part if t.recorded and not self.quiet else part.real
 
     def _view(self, t: Handle, step: Callable[[np.ndarray], np.ndarray]) -> Handle:
-        out = Handle(t.memory, t.history, (*t.path, step))
-        out.constant = t.constant or self.quiet
+        part = self._read(t)
+        made = step(part)
+        recorded = t.recorded and not self.quiet
+        if not np.shares_memory(made, part):
+            return self._new(made, recorded)
+        out = Handle(t.memory, t.history, (*t.path, step), t)
+        out.recorded = recorded
         return out
 
     def slice(self, t: Handle) -> Handle:
@@ -360,10 +398,11 @@ class Oracle:
             return self._view(t, lambda m: m.reshape(-1, 3, 2))
         if t.shape == (2, 2):
             return self._view(t, lambda m: m.swapaxes(1, 2))
-        return self._view(t, lambda m: m[..., 1:])
+        return self._view(t, lambda m: m.reshape(-1, 6))
 
     def _fork(self, t: Handle) -> np.ndarray:
-        made = t.history.real.astype(complex)
+        made = t.history * (1 + 0j)
+        made.imag = 0
         t.memory.histories.append(made)
         return made
 
@@ -371,50 +410,55 @@ class Oracle:
         return Handle(t.memory, self._fork(t), t.path)
 
     def wanted(self, t: Handle) -> bool:
-        return bool(t.leaf is None and not t.constant and np.any(t.part(t.history).imag))
+        self._look(t)
+        return t.recorded and t.leaf is None
 
     def want(self, t: Handle) -> Handle:
-        if t.leaf is not None:
-            return t
-        if t.path:
+        if t.base is not None:
             t.history = self._fork(t)
-        for other in t.memory.handles:
-            if other is not t and other.history is t.history:
-                other.constant = True  # made before; joins at the next write
         part = t.part(t.history)
         size = int(np.prod(t.shape))
         moved = np.zeros((self.PLACES, size))
         moved[self.used + np.arange(size), np.arange(size)] = self.H
-        part[...] += 1j * moved.reshape(part.shape)
-        t.leaf, t.constant = (self.used, t.shape), False
+        part.imag += moved.reshape(part.shape)
+        t.leaf, t.recorded, t.seen = (self.used, t.shape), True, t.memory.version
         self.used += size
         return t
 
     def times(self, t: Any, other: Any) -> Handle:
-        return self._new(np.asarray(self._read(t) * self._read(other)))
+        recorded = any(isinstance(v, Handle) and v.recorded for v in (t, other)) and not self.quiet
+        return self._new(np.asarray(self._read(t) * self._read(other)), recorded)
 
     def plus(self, a: Any, b: Any) -> Any:
         return a + b
 
-    def _write(self, t: Handle, new: Callable[[np.ndarray], np.ndarray]) -> None:
+    def _write(self, t: Handle, value: Any, new: Callable[[np.ndarray, Any], np.ndarray]) -> None:
+        beside = self._read(value)
+        if isinstance(value, Handle):
+            beside = beside.reshape(-1, *[1] * len(t.shape))
+        self._look(t)
         if not self.quiet:
-            t.constant = False
-        made = np.array(np.broadcast_to(new(self._read(t)), (self.PLACES, *t.shape)))
+            chain = [t]
+            while chain[-1].base is not None:
+                chain.append(chain[-1].base)
+            for link in reversed(chain):
+                if not link.recorded:
+                    self._join(link)
+            if t.recorded or (isinstance(value, Handle) and value.recorded):
+                chain[-1].recorded = True
+        made = np.array(np.broadcast_to(new(self._read(t), beside), (self.PLACES, *t.shape)))
         for history in t.memory.histories:
             part = t.part(history)
-            part[...] = made if history is t.history and not self.quiet else made.real + 1j * part.imag
-        for other in t.memory.handles:
-            other.constant = False
-
-    def _beside(self, t: Handle, value: Any) -> Any:
-        read = self._read(value)
-        return read.reshape(-1, *[1] * len(t.shape)) if isinstance(value, Handle) else read
+            part.real = made.real
+            if history is t.history and not self.quiet:
+                part.imag = made.imag
+        t.memory.version += 1
 
     def scale(self, t: Handle, by: Any) -> None:
-        self._write(t, lambda old: old * self._beside(t, by))
+        self._write(t, by, lambda old, factor: old * factor)
 
     def assign(self, t: Handle, value: Any) -> None:
-        self._write(t, lambda old: self._beside(t, value))
+        self._write(t, value, lambda old, new: new)
 
     def term(self, t: Handle, weights: np.ndarray) -> np.ndarray:
         part = self._read(t)
@@ -436,7 +480,23 @@ class Oracle:
 # Verdicts -------------------------------------------------------------------------------------------------------------
 
 #: refusals of Tripoint where torch runs the program: a part of the message, and why it is right to refuse.
-JUDGED: dict[str, str] = {}
+JUDGED: dict[str, str] = {
+    "is a leaf that gradients are wanted for, and a view": (
+        "a view became a leaf, and its memory was then written with recorded values through the base: torch makes the leaf "
+        "a non-leaf silently, and its gradient is gone"
+    ),
+    "would change a view of a tensor": (
+        "a view of a view that is a leaf is written: torch looks for leaves at the root alone, and then loses the gradient "
+        "as above"
+    ),
+}
+
+#: programs in which torch runs, is not the oracle's, and Tripoint is.
+TORCH_LOSES = (
+    "want view",
+    "a view became a leaf: torch derives its views, and the leaf itself, again from the root, when the memory is written or "
+    "the root becomes a leaf, and the gradient of the leaf is lost",
+)
 
 _REFUSALS = (
     ("a leaf Variable that requires grad", "a leaf is written"),
@@ -511,6 +571,8 @@ def judge(ours: Any, theirs: Any, program: Program) -> tuple[str, bool, str]:
         return "equal to torch, the oracle disagrees", False, details
     if wrong:
         return "MISMATCH: gradients", True, details
+    if TORCH_LOSES[0] in program[1]:
+        return "torch loses the gradient of a leaf that is a view; gradients are the oracle's", False, details
     return "MISMATCH: gradients, torch disagrees with the oracle", True, details
 
 
@@ -538,19 +600,67 @@ def programs(length: int, seed: int, sample: int) -> Iterator[Program]:
         for setup in SETUPS:
             for events in extend((), n):
                 yield setup, events
-    rng = random.Random(seed)
     for n in range(4, length + 1):
-        seen: set[Program] = set()
-        while len(seen) < sample:
-            events: tuple[str, ...] = ()
-            while len(events) < n:
-                longer = (*events, rng.choice(EVENTS))
-                if possible(longer):
-                    events = longer
-            program = (rng.choice(SETUPS), events)
-            if program not in seen:
-                seen.add(program)
-                yield program
+        yield from programs_of(n, seed, sample)
+
+
+def programs_of(length: int, seed: int, sample: int) -> Iterator[Program]:
+    """Some programs of one length."""
+    rng = random.Random(seed + 1000 * length)
+    seen: set[Program] = set()
+    while len(seen) < sample:
+        events: tuple[str, ...] = ()
+        while len(events) < length:
+            longer = (*events, rng.choice(EVENTS))
+            if possible(longer):
+                events = longer
+        program = (rng.choice(SETUPS), events)
+        if program not in seen:
+            seen.add(program)
+            yield program
+
+
+# Golden cases ---------------------------------------------------------------------------------------------------------
+
+
+def golden(ours: Any, theirs: Any, seed: int) -> list[dict[str, Any]]:
+    """A small set of programs with what is expected of them: from torch, or from the oracle where torch is no judge.
+
+    The set has some of every category, and every ordered pair of events that runs.
+    """
+    pool = [*programs(3, seed, 0), *programs_of(5, seed, 4000), *programs_of(7, seed, 6000)]
+    random.Random(seed).shuffle(pool)
+    open_pairs: set[tuple[str, str]] = set()
+    found: list[tuple[Program, str, set[tuple[str, str]]]] = []
+    for program in pool:
+        category, mismatch, _ = judge(ours, theirs, program)
+        if mismatch:
+            raise SystemExit(f"no golden values from a mismatch: {program}")
+        ran = program[1][: play(ours, program).step]
+        pairs = {(a, b) for i, a in enumerate(ran) for b in ran[i + 1 :]}
+        open_pairs |= pairs
+        found.append((program, category, pairs))
+    chosen: list[tuple[Program, str]] = []
+    for category in sorted({c for _, c, _ in found}):
+        chosen += [(program, c) for program, c, _ in found if c == category][:3]
+    while open_pairs and len(chosen) < 150:
+        program, category, pairs = max(found, key=lambda f: len(f[2] & open_pairs))
+        open_pairs -= pairs
+        chosen.append((program, category))
+    print(f"{len(chosen)} golden programs, {len(open_pairs)} pairs of events left out")
+    return [expectation(theirs, program, category) for program, category in chosen]
+
+
+def expectation(theirs: Any, program: Program, category: str) -> dict[str, Any]:
+    """One golden case as plain data."""
+    case: dict[str, Any] = {"setup": program[0], "events": list(program[1]), "category": category}
+    if "refuse" in category and not category.startswith("only torch"):
+        return {**case, "refused": True}
+    lib = theirs if category == "equal" else Oracle()
+    run = play(lib, program)
+    case["values"] = [np.round(lib.value(t), 10).tolist() for t in run.tensors]
+    case["gradients"] = {name: np.round(g, 10).tolist() for name, g in gradients(lib, run).items()}
+    return case
 
 
 def main() -> int:
@@ -563,6 +673,10 @@ def main() -> int:
     parser.add_argument("--write-golden", action="store_true")
     options = parser.parse_args()
     ours, theirs = Tripoint(), Torch()
+    if options.write_golden:
+        lines = ",\n".join(json.dumps(case) for case in golden(ours, theirs, options.seed))
+        GOLDEN.write_text(f"[\n{lines}\n]\n")
+        return 0
     start = time.perf_counter()
     counts: Counter[str] = Counter()
     bad: Counter[str] = Counter()

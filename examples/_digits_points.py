@@ -10,8 +10,9 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import tripoint as tp
 from numpy.typing import NDArray
+
+import tripoint as tp
 from tripoint.errors import TripointError
 from tripoint.plugin import Layer, Row, resolve
 
@@ -91,7 +92,8 @@ def stored_bytes(x: tp.Tensor) -> int:
     if x.device.type == "meta":
         return 0
     if x.layout.name == "sparse_coo":
-        return sum(part.storage().nbytes for part in (x.indices, x.values))
+        sparse: Any = x  # a layout adds attributes of its own, such as these two
+        return sum(part.storage().nbytes for part in (sparse.indices, sparse.values))
     return x.storage().nbytes
 
 
@@ -99,6 +101,12 @@ def digits_of(scores: tp.Tensor) -> NDArray[np.int64]:
     """The likeliest digits, in the host's memory: whatever computes asynchronously has finished then."""
     read = scores.to(device="cpu", layout="strided", dtype=tp.float32)
     return tp.argmax(read, axis=1).numpy()  # type: ignore[no-any-return]
+
+
+def one_line(error: TripointError) -> str:
+    """The error's text, without the lines that name files of kernels that do not fit."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return "; ".join(line for line in lines if line and not line.startswith("not used:"))
 
 
 def measure(
@@ -133,8 +141,7 @@ def measure(
             if i < len(batches):
                 predicted.append(digits)
     except TripointError as error:  # whatever is missing says so itself
-        reason = "; ".join(line.strip() for line in str(error).splitlines() if line.strip())
-        row["status"] = f"unavailable: {reason}"
+        row["status"] = f"unavailable: {one_line(error)}"
         return row, None
     found = np.concatenate(predicted)
     row["accuracy"] = float((found == labels).mean())
@@ -150,7 +157,9 @@ def measure_all(
         measured = [measure(point, model, parameters, images, labels) for point in POINTS]
     predicted = measured[0][1]
     if predicted is None:
-        raise RuntimeError(f"the model was trained on {POINTS[0].name} and cannot run there: {measured[0][0]['status']}")
+        raise RuntimeError(
+            f"the model was trained on {POINTS[0].name} and cannot run there: {measured[0][0]['status']}"
+        )
     return [row for row, _ in measured], predicted
 
 
@@ -163,9 +172,9 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         weight_bytes = "" if row["weight_bytes"] is None else f"{row['weight_bytes']:,}"
         last = textwrap.wrap(row["status"], 62)
         if "shapes" in row:
-            last += [f"{name:<14}{tuple(shape)}" for name, shape in row["shapes"]]
+            last += [f"{name:<17} {tuple(shape)}" for name, shape in row["shapes"]]
         else:
-            last += [f"{name:<14}{label}" for name, label in row["kernels"].items()]
+            last += [f"{name:<17} {label}" for name, label in row["kernels"].items()]
         lines.append(f"{row['point']:<24}{accuracy:>9}{ms:>10}{weight_bytes:>14}  {last[0]}")
         lines += [" " * 59 + line for line in last[1:]]
     return "\n".join(lines)

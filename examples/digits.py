@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-import tripoint as tp
 from _digits_data import CLASSES, DEFAULT_PATH, DataFileError, load, split
 from _digits_points import Parameters, measure_all, table
 from _pictures import loss_curve, misread_grid
 from numpy.typing import NDArray
 from tqdm import tqdm
+
+import tripoint as tp
 
 SPLIT_SEED = 0  # which images are the test images; --seed changes only where training starts and in which order it goes
 SIDE = 8
@@ -60,7 +61,8 @@ def descend(parameters: Parameters, velocity: Parameters, rate: float) -> None:
         for name, p in parameters.items():
             v = velocity[name]
             v *= MOMENTUM
-            v += p.grad
+            if p.grad is not None:
+                v += p.grad
             p -= rate * v
             p.grad = None
 
@@ -166,7 +168,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def write(rows: Sequence[dict[str, Any]], path: Path | None) -> None:
     if path is not None:
-        path.write_text(json.dumps(rows, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        lines = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
+        path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

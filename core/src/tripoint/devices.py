@@ -8,14 +8,15 @@ from tripoint.errors import DeviceError
 
 __all__ = ["Device"]
 
-_interned: dict[tuple[str, int | None], Device] = {}
+_interned: dict[tuple[str, int | None, bool], Device] = {}
 
 
 class Device:
     """A place that holds memory: a type name and, for devices that come in several, an index.
 
     Equal devices are the same object. ``indexed=True`` says that the type comes in several; a tensor is then always on
-    ``type:index``, never on the bare type.
+    ``type:index``, never on the bare type. Only the plugin that brings a device says so; who makes a bare ``Device(type)``
+    before that plugin is loaded decides nothing.
 
     Args:
         type: exact name of the device type, such as ``"cpu"``.
@@ -32,11 +33,14 @@ class Device:
     def __new__(cls, type: str, index: int | None = None, *, indexed: bool = False) -> Device:
         if not type or not isinstance(type, str) or not type.replace("_", "a").isalnum():
             raise DeviceError(f"a device type is a name of letters, digits and _, not {type!r}")
-        found = _interned.get((type, index))
+        if index is not None and (not isinstance(index, int) or isinstance(index, bool) or index < 0):
+            raise DeviceError(f"device {type!r}: an index is an int from 0, not {index!r}")
+        ident = (type, index, indexed or index is not None)
+        found = _interned.get(ident)
         if found is None:
             made = object.__new__(cls)
-            made.type, made.index, made.indexed = type, index, indexed or index is not None
-            found = _interned.setdefault((type, index), made)
+            made.type, made.index, made.indexed = ident
+            found = _interned.setdefault(ident, made)
         return found
 
     def __str__(self) -> str:
@@ -46,7 +50,11 @@ class Device:
         return f"Device({str(self)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Device, (self.type, self.index)
+        return _again, (self.type, self.index, self.indexed)
+
+
+def _again(type: str, index: int | None, indexed: bool) -> Device:
+    return Device(type, index, indexed=indexed)
 
 
 cpu = Device("cpu")

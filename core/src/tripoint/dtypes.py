@@ -55,6 +55,12 @@ signed_integer = DTypeClass("signed_integer", integral)
 unsigned_integer = DTypeClass("unsigned_integer", integral)
 floating = DTypeClass("floating", real)
 complex_floating = DTypeClass("complex_floating", numeric)
+CLASSES: dict[str, DTypeClass] = {
+    c.name: c
+    for c in (
+        plain, boolean, numeric, real, integral, signed_integer, unsigned_integer, floating, complex_floating,
+    )
+}  # fmt: skip
 
 
 class DType:
@@ -275,6 +281,10 @@ def result_dtype(dtypes: tuple[DType | None, ...]) -> DType:
     weak = [d for d in dtypes if d is not None and d in _weak]
     if not strong:
         raise DTypeError("at least one operand must be a tensor; make one with tripoint.asarray(...)")
+    # Beside a floating dtype integers do not matter, so three operands give the same in every order.
+    inexact = [d for d in strong if d in floating or d in complex_floating]
+    if inexact and all(d.family is not None for d in strong):
+        strong = inexact
     out = strong[0]
     for d in strong[1:]:
         out = promote(out, d)

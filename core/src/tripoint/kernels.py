@@ -33,7 +33,10 @@ class Pattern:
     def __init__(self, device: str = ANY, layout: str = ANY, dtype: str | DTypeClass = dt.plain) -> None:
         self.device = device
         self.layout = layout
-        self.dtype: str | DTypeClass = dt.plain if dtype == ANY else dtype
+        # The name of a class is the class: a pattern by that name alone would match nothing, ever.
+        self.dtype: str | DTypeClass = dt.CLASSES.get(dtype, dtype) if isinstance(dtype, str) else dtype
+        if dtype == ANY:
+            self.dtype = dt.plain
 
     def matches(self, key: Key) -> bool:
         """Whether a tensor of that key may stand here."""
@@ -51,11 +54,9 @@ class Pattern:
         return (self.device == ANY, self.layout == ANY, dtype)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Pattern) and (self.device, self.layout, self.dtype) == (
-            other.device,
-            other.layout,
-            other.dtype,
-        )
+        if not isinstance(other, Pattern) or type(other) is not type(self):
+            return False
+        return (self.device, self.layout, self.dtype) == (other.device, other.layout, other.dtype)
 
     def __hash__(self) -> int:
         return hash((self.device, self.layout, self.dtype))
@@ -149,6 +150,10 @@ class Kernel:
         self.takes_target = "target" in keyword
         self.takes_spec = "spec" in keyword
 
+    def body(self) -> object:
+        """What two registrations are compared by: equal bodies are one thing registered twice."""
+        return self.fn
+
     def patterns(self, slots: tuple[int, ...]) -> Patterns:
         """One pattern per flattened argument; ``slots`` says which parameter each belongs to."""
         if self.every is not None:
@@ -185,10 +190,11 @@ def validate(row: Row, kernel: Kernel) -> None:
     if code is None:
         return
     need = len(row.operands)
-    least = code.co_argcount - len(getattr(kernel.fn, "__defaults__", None) or ())
-    if not code.co_flags & 0x04 and not least <= need <= code.co_argcount:
+    most = code.co_argcount - (getattr(kernel.fn, "__self__", None) is not None)
+    least = most - len(getattr(kernel.fn, "__defaults__", None) or ())
+    if (most < need and not code.co_flags & 0x04) or least > need:
         raise RegistrationError(
-            f"{kernel.origin}: takes {code.co_argcount} positional arguments; {row.signature()} gives {need}: "
+            f"{kernel.origin}: takes {most} positional arguments; {row.signature()} gives {need}: "
             f"{', '.join(p.name for p in row.operands)}"
         )
     if code.co_flags & 0x08:
@@ -288,6 +294,10 @@ class Derivative:
 
     patterns = Kernel.patterns
 
+    def body(self) -> object:
+        """What two registrations are compared by."""
+        return self.functions
+
 
 #: everything registered, by operator; tuples are replaced, never changed, so readers need no lock.
 kernels: dict[str, tuple[Kernel, ...]] = {}
@@ -310,11 +320,10 @@ def select(
     candidates: Iterable[Any],
     keys: tuple[Key, ...],
     slots: tuple[int, ...],
-    preferred: Callable[[Origin], bool] | None = None,
 ) -> tuple[Any, tuple[Any, ...]]:
     """The narrowest of ``candidates`` that fit ``keys``, and those that tie with it (empty when it wins alone).
 
-    Absent operands fit every pattern.
+    Absent operands fit every pattern. Of those that tie, the one that the user preferred last wins.
     """
     at = [i for i, k in enumerate(keys) if k is not ABSENT]
     fitting: list[tuple[Any, Patterns]] = []
@@ -323,10 +332,7 @@ def select(
         if all(patterns[i].matches(keys[i]) for i in at):
             fitting.append((c, tuple([patterns[i] for i in at])))
     best = [(c, p) for c, p in fitting if not any(beats(q, p) for _, q in fitting)]
-    if len(best) > 1 and preferred is not None:
-        liked = [(c, p) for c, p in best if preferred(c.origin)]
-        if len(liked) == 1:
-            best = liked
+    best = _preferred(best, lambda found: found[0].origin)
     if not best:
         return None, ()
     if len(best) > 1:
@@ -334,10 +340,19 @@ def select(
     return best[0][0], ()
 
 
+def _preferred(tied: list[Any], origin: Callable[[Any], Origin]) -> list[Any]:
+    if len(tied) < 2:
+        return tied
+    ranks = [preference(origin(t)) for t in tied]
+    most = max(ranks)
+    return [t for t, rank in zip(tied, ranks, strict=True) if rank == most]
+
+
 def select_derivative(operator: str, keys: tuple[Key, ...], slots: tuple[int, ...]) -> tuple[Any, tuple[Any, ...]]:
     """As `select`, among the derivatives of an operator: its tensors decide, a Python number fits every pattern."""
     tensors = tuple([k.base if k.is_tensor else ABSENT for k in keys])
-    return select(derivatives.get(operator, ()), tensors, slots)
+    row = rows[operator]
+    return select((d for d in derivatives.get(operator, ()) if takes_part(d.origin, row, tensors)), tensors, slots)
 
 
 def ambiguous(operator: str, keys: tuple[Key, ...], tied: tuple[Any, ...]) -> AmbiguousKernelError:
@@ -353,6 +368,19 @@ def ambiguous(operator: str, keys: tuple[Key, ...], tied: tuple[Any, ...]) -> Am
 _points: dict[Key, Point | None] = {}
 
 
+def _takes_part(origin: Origin, row: Row, keys: tuple[Key, ...]) -> bool:
+    return True
+
+
+def _preference(origin: Origin) -> int:
+    return 0
+
+
+#: whether something of an origin takes part in a call, and how much the user prefers it; the room ``plugins`` sets both.
+takes_part: Callable[[Origin, Row, tuple[Key, ...]], bool] = _takes_part
+preference: Callable[[Origin], int] = _preference
+
+
 def find_point(key: Key) -> Point | None:
     """The point record that covers a key, or ``None`` when no loaded plugin provides it.
 
@@ -360,21 +388,24 @@ def find_point(key: Key) -> Point | None:
         AmbiguousKernelError: two plugins own the point.
     """
     base = key.base
+    remembered = _points  # before looking: what is found in tables that change meanwhile lands in an orphan
     try:
-        return _points[base]
+        return remembered[base]
     except KeyError:
         pass
     fitting = [p for p in points if p.pattern.matches(base)]
     best = [p for p in fitting if not any(beats((q.pattern,), (p.pattern,)) for q in fitting)]
+    best = _preferred(best, lambda p: p.origin)
     if len(best) > 1:
         raise ambiguous(f"the point {base}", (base,), tuple(best))
-    found = _points[base] = best[0] if best else None
+    found = remembered[base] = best[0] if best else None
     return found
 
 
 def forget_points() -> None:
     """Drop what `find_point` remembers."""
-    _points.clear()
+    global _points
+    _points = {}
 
 
 def as_out(value: object) -> Out | None:

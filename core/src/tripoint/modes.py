@@ -68,56 +68,96 @@ def forget_layer(layer: Any) -> list[Mode]:
 DEFAULT = intern(True, "error", None, ())
 current: ContextVar[Mode] = ContextVar("tripoint_mode", default=DEFAULT)
 get_mode = current.get
-_entries: ContextVar[tuple[tuple[object, Callable[[Mode], Mode]], ...]] = ContextVar("tripoint_scopes", default=())
+#: the scopes entered in this context and not left, in order: a token, the change, and the mode before it.
+_entries: ContextVar[tuple[tuple[object, Callable[[Mode], Mode], Mode], ...]] = ContextVar("tripoint_scopes", default=())
 
 
 class Scope:
-    """A change of mode for a ``with`` block, a function, or every resume of a generator.
+    """A change of mode for a ``with`` block, a function, or every resume of a generator or coroutine.
 
     Leaving removes this scope's own entry, whatever was entered since, so scopes that overlap without nesting leave no
-    trace. One Scope object may be entered several times.
+    trace. One Scope object may be entered several times, by several threads too.
     """
 
     def __init__(self, change: Callable[[Mode], Mode]) -> None:
         self._change = change
         self._tokens: list[object] = []
 
+    @property
+    def entered(self) -> bool:
+        """Whether it is in force anywhere."""
+        return bool(self._tokens)
+
     def __enter__(self) -> Any:
         token = object()
         self._tokens.append(token)
-        entries = (*_entries.get(), (token, self._change))
-        _entries.set(entries)
-        current.set(self._change(current.get()))
+        before = current.get()
+        _entries.set((*_entries.get(), (token, self._change, before)))
+        current.set(self._change(before))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         here = _entries.get()
-        mine = {t for t, _ in here}
-        token = next((t for t in reversed(self._tokens) if t in mine), None)
-        if token is None:
+        at = next((i for i in reversed(range(len(here))) if here[i][0] in self._tokens), None)
+        if at is None:
             return
+        token, change, mode = here[at]
         self._tokens.remove(token)
-        entries = tuple(e for e in here if e[0] is not token)
-        _entries.set(entries)
-        mode = DEFAULT
-        for _, change in entries:
-            mode = change(mode)
-        current.set(mode)
+        entries = [*here[:at]]
+        had = change(mode)
+        # What was entered since starts from the mode without this scope, unless a layer or backward set one in between.
+        for later, change, before in here[at + 1 :]:
+            start = mode if before is had else before
+            entries.append((later, change, start))
+            had, mode = change(before), change(start)
+        _entries.set(tuple(entries))
+        if current.get() is had:
+            current.set(mode)
 
     def __call__(self, fn: F) -> F:
-        """Decorate a function or a generator function."""
+        """Decorate a function, a generator function, or either of the two as ``async def``."""
         import functools
 
         change = self._change
-        if fn.__code__.co_flags & 0x20:
+        code = getattr(fn, "__code__", None)
+        flags: int = code.co_flags if code is not None else 0
+        if flags & 0x20:
 
             @functools.wraps(fn)
             def generator(*args: Any, **kwargs: Any) -> Any:
-                return _resumed(fn(*args, **kwargs), change)
+                return (yield from _resumed(fn(*args, **kwargs), change))
 
             return generator  # type: ignore[return-value]
+        if flags & 0x80:
+
+            @functools.wraps(fn)
+            async def coroutine(*args: Any, **kwargs: Any) -> Any:
+                return await _Awaited(fn(*args, **kwargs), change)
+
+            return coroutine  # type: ignore[return-value]
+        if flags & 0x200:
+
+            @functools.wraps(fn)
+            async def stream(*args: Any, **kwargs: Any) -> Any:
+                inner = fn(*args, **kwargs)
+                step, value = inner.asend, None
+                while True:
+                    try:
+                        out = await _Awaited(step(value), change)
+                    except StopAsyncIteration:
+                        return
+                    try:
+                        value = yield out
+                        step = inner.asend
+                    except GeneratorExit:
+                        await _Awaited(inner.aclose(), change)
+                        raise
+                    except BaseException as error:
+                        step, value = inner.athrow, error
+
+            return stream  # type: ignore[return-value]
 
         @functools.wraps(fn)
         def function(*args: Any, **kwargs: Any) -> Any:
@@ -125,6 +165,17 @@ class Scope:
                 return fn(*args, **kwargs)
 
         return function  # type: ignore[return-value]
+
+
+class _Awaited:
+    """Something to await, with the scope in force during its resumes only."""
+
+    def __init__(self, inner: Any, change: Callable[[Mode], Mode]) -> None:
+        self._inner = inner
+        self._change = change
+
+    def __await__(self) -> Any:
+        return _resumed(self._inner.__await__(), self._change)
 
 
 def _resumed(inner: Any, change: Callable[[Mode], Mode]) -> Any:

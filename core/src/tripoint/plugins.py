@@ -21,13 +21,14 @@ from tripoint.layouts import Layout
 from tripoint.schema import Row, rows
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    from importlib.metadata import Distribution, EntryPoint
 
 __all__ = ["Plugin", "Registry", "block", "prefer", "report", "unblock", "unregister"]
 
 BACKENDS = "tripoint.backends.v1"
 NAMES = "tripoint.names.v1"
 KERNELS = "tripoint.kernels.v1"
+GROUPS = (BACKENDS, NAMES, KERNELS)
 
 #: first-party points and the distributions that provide them; text for errors, nothing else.
 FIRST_PARTY = {
@@ -45,6 +46,9 @@ FIRST_PARTY = {
 }
 
 
+FIRST_DTYPES = ("qint8", "quint8", "qint4")
+
+
 class Claim:
     """One point of an entry-point name: device, layout and dtype (``None``: the plain ones), ``*`` for any."""
 
@@ -52,7 +56,7 @@ class Claim:
 
     def __init__(self, text: str) -> None:
         parts = text.strip().split(".")
-        if len(parts) not in (2, 3) or not all(p and p.replace("_", "a").replace("*", "a").isalnum() for p in parts):
+        if len(parts) not in (2, 3) or not all(p == "*" or p.replace("_", "a").isalnum() for p in parts):
             raise RegistrationError(
                 f"entry-point name {text!r} is no point; write device.layout or device.layout.dtype, such as cpu.strided"
             )
@@ -78,6 +82,7 @@ class Plugin:
         name, version: of the distribution.
         provides: entry-point names by group.
         state: found, loaded, blocked, or broken.
+        loaded, failed: the groups whose entry points are loaded, and those that could not be.
         error: what it raised, with its traceback, or ``None``.
     """
 
@@ -87,6 +92,8 @@ class Plugin:
         self.entries: dict[str, list[EntryPoint]] = {}
         self.claims: list[tuple[Claim, ...]] = []
         self.state = "found"
+        self.loaded: set[str] = set()
+        self.failed: set[str] = set()
         self.error: BaseException | None = None
         self.target: Any = None
         self.manager: Any = None
@@ -102,6 +109,11 @@ class Plugin:
     def packages(self) -> frozenset[str]:
         """Top-level packages that its entry points name."""
         return frozenset(e.value.partition(":")[0].partition(".")[0] for es in self.entries.values() for e in es)
+
+    def wants(self, group: str) -> bool:
+        """Whether its entry points of a group are there, may be loaded and have not been."""
+        untried = group not in self.loaded and group not in self.failed
+        return untried and group in self.entries and self.state not in ("broken", "blocked")
 
     def owns(self, key: Key) -> bool:
         """Whether one of its points covers the key's."""
@@ -148,32 +160,28 @@ def found() -> dict[str, Plugin]:
     global _found
     if _found is not None:
         return _found
-    from importlib.metadata import entry_points
+    from importlib.metadata import distributions
 
-    disabled = {n.strip() for n in os.environ.get("TRIPOINT_DISABLE", "").split(",") if n.strip()}
+    disabled = {normalise(n.strip()) for n in os.environ.get("TRIPOINT_DISABLE", "").split(",") if n.strip()}
     made: dict[str, Plugin] = {}
-    for group in (BACKENDS, NAMES, KERNELS):
-        for entry in entry_points(group=group):
-            dist = entry.dist
-            name = normalise(dist.metadata["Name"]) if dist is not None else entry.value.partition(":")[0]
-            plugin = made.get(name)
-            if plugin is None:
-                plugin = made[name] = Plugin(name, dist.version if dist is not None else "?")
-            listed = plugin.entries.setdefault(group, [])
-            if any(e.name == entry.name for e in listed):
-                continue  # the same distribution seen twice on the path: the first one wins, as for imports
-            listed.append(entry)
-            if group == BACKENDS:
-                try:
-                    plugin.claims.append(tuple(Claim(part) for part in entry.name.split("+")))
-                except RegistrationError as error:
-                    plugin.state, plugin.error = "broken", error
-            if disabled & {name, entry.name}:
-                _blocked.add(name)
+    seen: set[str] = set()
+    # One distribution at a time, not by `entry_points()`, which one file that cannot be read would end for all.
+    for dist in distributions():
+        try:
+            plugin = _read(dist, seen)
+        except KeyboardInterrupt:
+            raise
+        except Exception as error:
+            plugin = _unreadable(dist, error)
+        if plugin is None or plugin.name in made:
+            continue
+        made[plugin.name] = plugin
+        if disabled & {plugin.name, *(normalise(e.name) for es in plugin.entries.values() for e in es)}:
+            _blocked.add(plugin.name)
     for name in _blocked & set(made):
         made[name].state = "blocked"
     for named in os.environ.get("TRIPOINT_PREFER", "").split(","):
-        if named.strip():
+        if named.strip() and normalise(named.strip()) not in _preferred:
             _preferred.append(normalise(named.strip()))
     with _commit:
         if _found is None:
@@ -181,15 +189,48 @@ def found() -> dict[str, Plugin]:
     return _found
 
 
+def _read(dist: Distribution, seen: set[str]) -> Plugin | None:
+    """What one distribution offers, or ``None`` when that is nothing or it is hidden by one of its name before it."""
+    stem = getattr(dist, "_normalized_name", None) or dist.metadata["Name"]
+    if stem in seen:
+        return None
+    seen.add(stem)
+    entries = [e for e in dist.entry_points if e.group in GROUPS]
+    if not entries:
+        return None
+    said = dist.metadata
+    name, version = (said[field] if field in said else None for field in ("Name", "Version"))
+    plugin = Plugin(normalise(name or stem), version or "?")
+    for entry in entries:
+        plugin.entries.setdefault(entry.group, []).append(entry)
+        if entry.group == BACKENDS:
+            try:
+                plugin.claims.append(tuple(Claim(part) for part in entry.name.split("+")))
+            except RegistrationError as error:
+                plugin.state, plugin.error = "broken", error
+    return plugin
+
+
+def _unreadable(dist: Distribution, error: Exception) -> Plugin | None:
+    """A broken plugin in place of a distribution whose metadata cannot be read, if it seems to be one of ours."""
+    try:
+        if not any(group in (dist.read_text("entry_points.txt") or "") for group in GROUPS):
+            return None
+        stem = getattr(dist, "_normalized_name", None) or "?"
+    except Exception:
+        return None
+    plugin = Plugin(normalise(stem), "?")
+    plugin.state, plugin.error = "broken", error
+    return plugin
+
+
 def rescan() -> None:
     """Read the metadata again; what is loaded stays loaded."""
     global _found
     old, _found = _found or {}, None
-    for name, plugin in found().items():
-        if name in old and old[name].state == "loaded":
-            found()[name] = old[name]
-        else:
-            plugin.probed = False
+    for name, plugin in old.items():
+        if plugin.loaded:
+            found()[name] = plugin
     _changed()
 
 
@@ -197,11 +238,16 @@ class Registry:
     """What ``tripoint_register`` is given: it stages, and is committed whole or not at all."""
 
     def __init__(
-        self, distribution: str | None = None, version: str | None = None, plugin: Plugin | None = None
+        self,
+        distribution: str | None = None,
+        version: str | None = None,
+        plugin: Plugin | None = None,
+        group: str = BACKENDS,
     ) -> None:
         self.distribution = distribution
         self.version = version
         self._plugin = plugin
+        self._group = group
         self._devices: list[Device] = []
         self._layouts: list[Layout] = []
         self._dtypes: list[DType] = []
@@ -226,8 +272,12 @@ class Registry:
         return Origin(self.distribution, self.version, fn)
 
     def point(self, pattern: Pattern, payload: type, **hooks: Any) -> None:
-        """Announce how payloads of a point are read; the hooks are the arguments of `tripoint.kernels.Point`."""
-        self._points.append(Point(pattern, payload, self.origin(payload), **hooks))
+        """Announce how payloads of a point are read; the hooks are the arguments of `tripoint.kernels.Point`.
+
+        Plugins of the group ``tripoint.kernels.v1`` add to points of others: what they say of a point does not count.
+        """
+        if self._group != KERNELS:
+            self._points.append(Point(pattern, payload, self.origin(payload), **hooks))
 
     def kernel(
         self,
@@ -257,7 +307,8 @@ class Registry:
         self._derivatives.append(made)
 
     def _check(self) -> None:
-        claimed = [c for claim in self._plugin.claims for c in claim] if self._plugin else None
+        owned = self._plugin is not None and self._group == BACKENDS
+        claimed = [c for claim in self._plugin.claims for c in claim] if self._plugin is not None and owned else None
         for kernel in self._kernels:
             row = rows.get(kernel.operator)
             if row is None:
@@ -267,29 +318,50 @@ class Registry:
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise RegistrationError(f"{kernel.origin}: there is no operator {kernel.operator!r}{hint}")
             kernels.validate(row, kernel)
-            if claimed is None or (self._plugin is not None and row.package in self._plugin.packages):
-                continue
-            patterns = [kernel.every] if kernel.every is not None else list(kernel.args or ())
-            if not any(_touches(c, p) for c in claimed for p in patterns if p is not None):
-                raise RegistrationError(
-                    f"{kernel.origin}: a kernel of {kernel.operator} on points that {self.distribution} does not provide "
-                    f"({', '.join(str(c) for c in claimed)}); offer it through the entry-point group {KERNELS}"
-                )
+        for what, staged in (("kernel", self._kernels), ("derivative", self._derivatives)):
+            for made in staged:
+                row = rows[made.operator]
+                if claimed is None or (self._plugin is not None and row.package in self._plugin.packages):
+                    continue
+                patterns = [made.every] if made.every is not None else list(made.args or ())
+                if not any(_touches(c, p) for c in claimed for p in patterns if p is not None):
+                    raise RegistrationError(
+                        f"{made.origin}: a {what} of {made.operator} on points that {self.distribution} does not provide "
+                        f"({', '.join(str(c) for c in claimed)}); offer it through the entry-point group {KERNELS}"
+                    )
         for point in self._points:
             if claimed is not None and not any(_touches(c, point.pattern) for c in claimed):
                 raise RegistrationError(
                     f"{self.distribution} describes the point {point.pattern}, which none of its entry points names"
                 )
-        for table, staged in ((layouts.registered, self._layouts), (dtypes.registered, self._dtypes)):
-            for thing in staged:
-                other = table.get(thing.name)
-                if other is not None and other is not thing:
-                    raise RegistrationError(
-                        f"{self.distribution or 'the running program'} announces {thing!r}, and another plugin already "
-                        "has announced something of that name"
-                    )
-                if thing.name in dtypes.PLAIN:
-                    raise RegistrationError(f"{thing.name} is a plain dtype of the core and cannot be announced")
+        for table, name, thing in self._things():
+            other = table.get(name)
+            if other is not None and other is not thing:
+                who = next((by for t, n, by in _announced if t is table and n == name), None)
+                raise RegistrationError(
+                    f"{self.distribution or 'the running program'} announces {thing!r}, and "
+                    f"{who or 'the running program'} already has announced something else of that name"
+                )
+            if table is dtypes.registered and name in dtypes.PLAIN:
+                raise RegistrationError(f"{name} is a plain dtype of the core and cannot be announced")
+        self._kernels = _once(self._kernels, kernels.kernels, "kernel")
+        self._derivatives = _once(self._derivatives, kernels.derivatives, "derivative")
+        fresh: list[Point] = []
+        for point in self._points:
+            same = [p for p in (*kernels.points, *fresh) if p.pattern == point.pattern]
+            same = [p for p in same if p.origin.distribution == self.distribution]
+            if any(p.payload is not point.payload for p in same):
+                raise RegistrationError(_twice(f"describes the point {point.pattern}", same[0].origin, point.origin))
+            fresh += [] if same else [point]
+        self._points = fresh
+
+    def _things(self) -> list[tuple[dict[str, Any], str, Any]]:
+        # Devices come last: a device that is known is complete.
+        return [
+            *((layouts.registered, layout.name, layout) for layout in self._layouts),
+            *((dtypes.registered, dtype.name, dtype) for dtype in self._dtypes),
+            *((known_devices, device.type, device) for device in self._devices),
+        ]
 
     def commit(self) -> None:
         """Check everything, then make it visible in one step.
@@ -298,25 +370,52 @@ class Registry:
             RegistrationError: something does not fit the schema; nothing is changed.
         """
         with _commit:
-            if self._plugin is not None and self._plugin.state == "loaded":
+            if self._plugin is not None and (self._group in self._plugin.loaded or self._plugin.state == "blocked"):
                 return
             self._check()
-            for device in self._devices:
-                known_devices.setdefault(device.type, device)
-            for layout in self._layouts:
-                layouts.registered[layout.name] = layout
-            for dtype in self._dtypes:
-                dtypes.registered[dtype.name] = dtype
             for kernel in self._kernels:
                 kernels.kernels[kernel.operator] = (*kernels.kernels.get(kernel.operator, ()), kernel)
             for made in self._derivatives:
-                present = kernels.derivatives.get(made.operator, ())
-                if made not in present:
-                    kernels.derivatives[made.operator] = (*present, made)
+                kernels.derivatives[made.operator] = (*kernels.derivatives.get(made.operator, ()), made)
             kernels.points.extend(self._points)
+            for table, name, thing in self._things():
+                table[name] = thing
+                _announced.append((table, name, self.distribution))
             if self._plugin is not None:
+                self._plugin.loaded.add(self._group)
+                self._plugin.failed.discard(self._group)
                 self._plugin.state = "loaded"
+                if not self._plugin.failed:
+                    self._plugin.error = None
         _changed()
+
+
+def _twice(what: str, first: Origin, second: Origin) -> str:
+    name = f"{first.distribution!r}" if first.distribution else "None"
+    return f"{second} {what} a second time; the first is {first}; tripoint.plugins.unregister({name}) takes it back"
+
+
+def _once(staged: list[Any], table: dict[str, tuple[Any, ...]], what: str) -> list[Any]:
+    """What of ``staged`` is new: the same function on the same patterns, from the same distribution, counts once.
+
+    Raises:
+        RegistrationError: another function on patterns that the distribution already has one for.
+    """
+    fresh: list[Any] = []
+    for made in staged:
+        slots = tuple(range(rows[made.operator].arity))
+        same = [
+            k
+            for k in (*table.get(made.operator, ()), *(f for f in fresh if f.operator == made.operator))
+            if k.origin.distribution == made.origin.distribution and k.patterns(slots) == made.patterns(slots)
+        ]
+        if any(k.body() != made.body() for k in same):
+            on = ", ".join(map(str, made.patterns(slots)))
+            raise RegistrationError(
+                _twice(f"registers a {what} of {made.operator} on {on}", same[0].origin, made.origin)
+            )
+        fresh += [] if same else [made]
+    return fresh
 
 
 def _touches(claim: Claim, pattern: Pattern) -> bool:
@@ -333,20 +432,25 @@ def _touches(claim: Claim, pattern: Pattern) -> bool:
 
 #: device types announced so far, by name.
 known_devices: dict[str, Device] = {"cpu": devices.cpu}
+#: who announced what, for taking it back: the table, the name and the distribution.
+_announced: list[tuple[dict[str, Any], str, str | None]] = [
+    (known_devices, "cpu", "tripoint"),
+    (layouts.registered, "strided", "tripoint"),
+]
 
 
-def load(plugin: Plugin) -> bool:
-    """Load a plugin unless that was done; contain whatever it raises. True when it is loaded.
+def load(plugin: Plugin, group: str = BACKENDS) -> bool:
+    """Load a plugin's entry points of a group unless that was done; contain whatever it raises. True when loaded.
 
     No lock is held while its code runs: threads that come together each stage, and the first commit counts.
     """
-    if plugin.state != "found":
-        return plugin.state == "loaded"
+    if not plugin.wants(group):
+        return group in plugin.loaded
     try:
-        entries = plugin.entries.get(BACKENDS, [])
+        entries = plugin.entries[group]
         targets = {e.value for e in entries}
         if len(targets) > 1:
-            raise RegistrationError(f"entry points of {BACKENDS} name different objects: {', '.join(sorted(targets))}")
+            raise RegistrationError(f"entry points of {group} name different objects: {', '.join(sorted(targets))}")
         from tripoint import hookspecs
 
         target = entries[0].load()
@@ -356,25 +460,45 @@ def load(plugin: Plugin) -> bool:
             raise RegistrationError(
                 f"{entries[0].value} is a {type(target).__name__} without tripoint_register(registry)"
             )
-        registry = Registry(plugin.name, plugin.version, plugin)
+        registry = Registry(plugin.name, plugin.version, plugin, group)
         manager.hook.tripoint_register(registry=registry)
-        plugin.target, plugin.manager = target, manager
+        if group == BACKENDS:
+            plugin.target, plugin.manager = target, manager
         registry.commit()
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit included: a plugin must not end its host
         with _commit:
-            if plugin.state == "found":
-                plugin.state, plugin.error = "broken", error
-    return plugin.state == "loaded"
+            if group not in plugin.loaded and plugin.state != "blocked":
+                plugin.error = error
+                plugin.failed.add(group)
+                if not plugin.loaded:  # what works of it goes on
+                    plugin.state = "broken"
+    return group in plugin.loaded
+
+
+def guarded(origin: Origin, what: str, fn: Callable[..., Any], *args: Any) -> Any:
+    """What a plugin's function gives.
+
+    Raises:
+        PluginError: it raised; the error names the plugin and is chained to what it raised.
+    """
+    try:
+        return fn(*args)
+    except TripointError:
+        raise
+    except Exception as error:
+        raise PluginError(f"{origin}: {what} raised {type(error).__name__}: {error}") from error
 
 
 def ensure(keys: Iterable[Key]) -> None:
-    """Load every provider of the points of a call."""
+    """Load every provider of the points of a call, and the kernels that the user preferred."""
     keys = tuple(k.base for k in keys if k.is_tensor)
-    for plugin in found().values():
-        if plugin.state == "found" and plugin.concerns(keys):
+    for plugin in list(found().values()):
+        if plugin.wants(BACKENDS) and plugin.concerns(keys):
             load(plugin)
+        if plugin.name in _preferred and plugin.wants(KERNELS):
+            load(plugin, KERNELS)
 
 
 def participates(origin: Origin, row: Row, keys: tuple[Key, ...]) -> bool:
@@ -388,9 +512,13 @@ def participates(origin: Origin, row: Row, keys: tuple[Key, ...]) -> bool:
     return plugin is not None and (row.package in plugin.packages or any(plugin.owns(k) for k in keys if k.is_tensor))
 
 
-def is_preferred(origin: Origin) -> bool:
-    """Whether the user preferred that origin."""
-    return (origin.distribution or "__main__") in _preferred
+def preference(origin: Origin) -> int:
+    """How much the user prefers that origin: 0, or more the later the preference was stated."""
+    name = origin.distribution or "__main__"
+    return max((i for i, preferred in enumerate(_preferred, 1) if preferred == name), default=0)
+
+
+kernels.takes_part, kernels.preference = participates, preference
 
 
 def broken_provider(key: Key) -> Plugin | None:
@@ -404,8 +532,10 @@ def broken_provider(key: Key) -> Plugin | None:
 def unusable(plugin: Plugin, what: str) -> PluginError:
     """The error of using what a broken or blocked plugin provides, chained to the original."""
     if plugin.state == "blocked":
-        return PluginError(f"{what} is provided by {plugin.name} {plugin.version}, which is blocked; "
-                           f"tripoint.plugins.unblock({plugin.name!r}) or TRIPOINT_DISABLE lets it load again")  # fmt: skip
+        return PluginError(
+            f"{what} is provided by {plugin.name} {plugin.version}, which is blocked; "
+            f"tripoint.plugins.unblock({plugin.name!r}), or a TRIPOINT_DISABLE without it, lets it load again"
+        )
     error = plugin.error
     made = PluginError(
         f"{what} is provided by {plugin.name} {plugin.version}, which failed to load: {type(error).__name__}: {error}; "
@@ -417,7 +547,7 @@ def unusable(plugin: Plugin, what: str) -> PluginError:
 
 def probe(plugin: Plugin) -> str | None:
     """Why the hardware of a loaded plugin cannot be used, or ``None``. Asked once."""
-    if not plugin.probed:
+    if not plugin.probed and plugin.manager is not None:
         try:
             plugin.reason = plugin.manager.hook.tripoint_probe()
         except KeyboardInterrupt:
@@ -469,10 +599,17 @@ def install(name: str) -> str:
     return f"; pip install {FIRST_PARTY[name]}" if name in FIRST_PARTY else ""
 
 
-def _load_axis(axis: str, name: str) -> None:
-    for plugin in found().values():
-        if plugin.state == "found" and any(getattr(c, axis) == name for claim in plugin.claims for c in claim):
-            load(plugin)
+def _load_axis(axis: str, name: str, table: dict[str, Any]) -> None:
+    """Load plugins whose names mention ``name`` until one announces it; those that serve whole devices come first."""
+
+    def rank(plugin: Plugin) -> bool:
+        return not any(c.layout == "strided" and c.dtype is None for claim in plugin.claims for c in claim)
+
+    mention = [p for p in found().values() if any(getattr(c, axis) == name for claim in p.claims for c in claim)]
+    for plugin in sorted(mention, key=rank):
+        if name in table:
+            return
+        load(plugin)
 
 
 def _broken_axis(axis: str, name: str) -> Plugin | None:
@@ -500,8 +637,8 @@ def find_device(value: object) -> Device:
         if not isinstance(other, str):
             raise DeviceError(f"a device is a name such as 'cpu', not {value!r}")
         name, at = other, getattr(value, "index", None)
-    if name not in known_devices or name == "cpu":
-        _load_axis("device", name)
+    if name not in known_devices:
+        _load_axis("device", name, known_devices)
     known = known_devices.get(name)
     if known is None:
         plugin = _broken_axis("device", name)
@@ -516,8 +653,8 @@ def find_device(value: object) -> Device:
             raise DeviceError(f"device {str(value)!r}: {name} has no indices; write {name!r}")
         return known
     if at is None:
-        current = next((p.current for p in kernels.points if p.pattern.device == name and p.current), None)
-        at = current() if current is not None else 0
+        point = next((p for p in kernels.points if p.pattern.device == name and p.current is not None), None)
+        at = guarded(point.origin, "current()", point.current) if point is not None and point.current is not None else 0
     return Device(name, at)
 
 
@@ -535,7 +672,7 @@ def find_layout(value: object) -> Layout:
     if not isinstance(value, str):
         raise LayoutError(f"a layout is a name such as 'strided', not {value!r}")
     if value not in layouts.registered:
-        _load_axis("layout", value)
+        _load_axis("layout", value, layouts.registered)
     got = layouts.registered.get(value)
     if got is not None:
         return got
@@ -548,13 +685,13 @@ def find_layout(value: object) -> Layout:
 
 def find_dtype(name: str) -> DType | None:
     """A dtype announced by a plugin that is found by the third part of its entry-point names."""
-    _load_axis("dtype", name)
+    _load_axis("dtype", name, dtypes.registered)
     got = dtypes.registered.get(name)
     if got is None:
         plugin = _broken_axis("dtype", name)
         if plugin is not None:
             raise unusable(plugin, f"the dtype {name!r}")
-        if name in FIRST_PARTY:
+        if name in FIRST_DTYPES:
             raise DTypeError(f"no installed plugin provides the dtype {name!r}{install(name)}")
     return got
 
@@ -571,18 +708,21 @@ def find_name(name: str) -> Any:
     for plugin in found().values():
         for entry in plugin.entries.get(NAMES, ()):
             if entry.name == name:
-                if plugin.state == "blocked":
-                    raise unusable(plugin, f"tripoint.{name}")
                 load(plugin)
-                if plugin.state != "loaded" and plugin.entries.get(BACKENDS):
+                if plugin.state in ("blocked", "broken"):
                     raise unusable(plugin, f"tripoint.{name}")
                 try:
-                    return entry.load()
+                    thing = entry.load()
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:
                     plugin.error = error
+                    if not plugin.loaded:
+                        plugin.state = "broken"
                     raise unusable(plugin, f"tripoint.{name}") from error
+                plugin.loaded.add(NAMES)
+                plugin.state = "loaded"
+                return thing
     raise KeyError(name)
 
 
@@ -614,9 +754,15 @@ def unregister(name: str | None) -> None:
                     else:
                         del table[operator]
         kernels.points[:] = [p for p in kernels.points if p.origin.distribution != who]
+        mine = [(table, name) for table, name, by in _announced if by == who]
+        _announced[:] = [a for a in _announced if a[2] != who]
+        for table, announced in mine:
+            if not any(t is table and n == announced for t, n, _ in _announced):
+                table.pop(announced, None)
         plugin = found().get(who) if who else None
         if plugin is not None and plugin.state == "loaded":
-            plugin.state = "found"
+            plugin.state, plugin.probed, plugin.reason = "found", False, None
+            plugin.loaded.clear()
     _changed()
 
 
@@ -627,25 +773,38 @@ def block(name: str) -> None:
         PluginError: nothing of that name is installed.
     """
     plugin = _named(name)
-    if plugin.state == "loaded":
-        unregister(plugin.name)
-    plugin.state = "blocked"
     _blocked.add(plugin.name)
+    with _commit:
+        if plugin.loaded:
+            unregister(plugin.name)
+        plugin.state = "blocked"
     _changed()
 
 
 def unblock(name: str) -> None:
-    """Let a blocked plugin load again."""
+    """Let a blocked plugin load again, or one try again that was broken."""
     plugin = _named(name)
     _blocked.discard(plugin.name)
-    if plugin.state == "blocked":
-        plugin.state = "found"
+    if plugin.state == "blocked" or (plugin.state == "broken" and len(plugin.claims) == len(plugin.provides)):
+        plugin.state, plugin.error = "found", None
+        plugin.failed.clear()
     _changed()
 
 
 def prefer(name: str) -> None:
-    """Settle overlaps in favour of a distribution (``"__main__"``: of the running program)."""
-    _preferred.append(name if name == "__main__" else _named(name).name)
+    """Settle overlaps in favour of a distribution (``"__main__"``: of the running program); the last word counts.
+
+    Kernels that it offers in the group ``tripoint.kernels.v1`` are loaded now.
+
+    Raises:
+        PluginError: nothing of that name is installed, or its kernels cannot be loaded; nothing is changed.
+    """
+    if name != "__main__":
+        plugin = _named(name)
+        if KERNELS in plugin.entries and not load(plugin, KERNELS):
+            raise unusable(plugin, f"what prefer({name!r}) asks for")
+        name = plugin.name
+    _preferred.append(name)
     _changed()
 
 
@@ -653,12 +812,14 @@ def report() -> str:
     """What is installed: each plugin's state, version and points, and why a broken one is broken."""
     lines = []
     for plugin in sorted(found().values(), key=lambda p: p.name):
+        offers = [*plugin.provides, *(f"tripoint.{e.name}" for e in plugin.entries.get(NAMES, ()))]
+        offers += [f"kernels on {e.name} (when preferred)" for e in plugin.entries.get(KERNELS, ())]
         lines.append(
-            f"{plugin.name} {plugin.version}: {plugin.state}; provides {', '.join(plugin.provides) or 'names'}"
+            f"{plugin.name} {plugin.version}: {plugin.state}; provides {', '.join(offers) or 'nothing readable'}"
         )
         if plugin.reason:
             lines.append(f"  unavailable: {plugin.reason}")
-        if plugin.state == "broken":
+        if plugin.error is not None and plugin.state != "blocked":
             lines.append(f"  disable it with TRIPOINT_DISABLE={plugin.name} or tripoint.plugins.block({plugin.name!r})")
             lines += ["  " + line for line in plugin.traceback().rstrip().splitlines()]
     return "\n".join(lines) or "no plugins are installed; pip install tripoint-dense-cpu"

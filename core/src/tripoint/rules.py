@@ -136,7 +136,7 @@ def kept(accepted: Accepted | None = None) -> DTypeRule:
     def rule(operator: str, dtypes: DTypes, keyed: dict[str, Any]) -> Computed:
         first = dtypes[0]
         assert first is not None
-        if accepted is not None:
+        if accepted is not None and first.is_plain:  # an opaque dtype has a kernel of its own, or none
             _check(operator, first, accepted)
         return (None,) * len(dtypes), first
 
@@ -175,9 +175,16 @@ def absolute() -> DTypeRule:
     return DTypeRule("absolute", rule, True)
 
 
-def indices() -> DTypeRule:
+def indices(accepted: Accepted) -> DTypeRule:
     """Operands as they are; the result is int64, as positions are."""
-    return DTypeRule("indices", lambda operator, dtypes, keyed: ((None,) * len(dtypes), dt.int64), False)
+
+    def rule(operator: str, dtypes: DTypes, keyed: dict[str, Any]) -> Computed:
+        first = dtypes[0]
+        assert first is not None
+        _check(operator, first, accepted)
+        return (None,) * len(dtypes), dt.int64
+
+    return DTypeRule("indices", rule, False)
 
 
 def like_first() -> DTypeRule:
@@ -273,9 +280,11 @@ def same(shapes: Shapes, **meta: Any) -> Shape:
 
 
 def assigned(shapes: Shapes, **meta: Any) -> Shape:
-    """Shape rule of assign: the second operand broadcasts to the shape of the first."""
+    """Shape rule of assign: the second operand broadcasts to the shape of the first, leading axes of size 1 aside."""
     x1, x2 = shapes
-    if x1 != x2 and broadcast_shapes(x1, x2) != x1:
+    lead = len(x2) - len(x1)
+    kept = x2[lead:] if lead > 0 and x2[:lead] == (1,) * lead else x2
+    if x1 != kept and broadcast_shapes(x1, kept) != x1:
         raise ShapeError(f"a value of shape {x2} does not broadcast to the {x1} that it is written into")
     return x1  # type: ignore[no-any-return]
 
@@ -412,6 +421,14 @@ def permuted(shapes: Shapes, *, axes: Shape) -> Shape:
     return tuple(shapes[0][a] for a in axes)
 
 
+def transposed(shapes: Shapes) -> Shape:
+    """Shape rule of matrix_transpose."""
+    shape: Shape = shapes[0]
+    if len(shape) < 2:
+        raise ShapeError(f"matrix_transpose needs at least two axes; shape {shape} has {len(shape)}")
+    return (*shape[:-2], shape[-1], shape[-2])
+
+
 def bind_expand(shapes: Shapes, axis: Any) -> tuple[Any, ...]:
     """Bind rule of expand_dims: positions in the result."""
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
@@ -493,6 +510,9 @@ def matmul(shapes: Shapes, **meta: Any) -> Shape:
 # Basic indexing ------------------------------------------------------------------------------------------------------
 
 
+_whole = (slice(None),) * 64
+
+
 def bind_index(shapes: Shapes, key: Any) -> tuple[Any, ...]:
     """Bind rule of basic indexing: one int, slice or ``None`` per step, slices with all three parts, ints from 0.
 
@@ -500,6 +520,8 @@ def bind_index(shapes: Shapes, key: Any) -> tuple[Any, ...]:
         IndexingError: out of range, too many indices, or two ellipses.
     """
     shape: Shape = shapes[0]
+    if key.__class__ is int and shape and -shape[0] <= key < shape[0]:
+        return ((key if key >= 0 else key + shape[0], *_whole[: len(shape) - 1]),)
     items = list(key) if key.__class__ is tuple else [key]
     taken = sum(1 for k in items if k is not None and k is not Ellipsis)
     if taken > len(shape):

@@ -156,7 +156,8 @@ def read_params(fn: FunctionType) -> tuple[Param, ...]:
         annotation = fn.__annotations__.get(pname, "")
         text = annotation if isinstance(annotation, str) else repr(annotation)
         if "Tensor" in text or "Operand" in text:
-            role = "variadic" if "Sequence" in text else "optional" if "None" in text else "operand"
+            optional = "None" in text or "Optional" in text
+            role = "variadic" if "Sequence" in text else "optional" if optional else "operand"
         else:
             role = "meta"
         if i < count:

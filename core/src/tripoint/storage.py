@@ -26,7 +26,7 @@ class Alias:
 
 
 class View:
-    """What a view remembers: the shared record, its base, how it was made, and the version it last saw."""
+    """What a view remembers: the shared record, its base, how it was made, and the version its history is of."""
 
     __slots__ = ("base", "meta", "record", "row", "seen")
 
@@ -56,11 +56,12 @@ def wrote(tensor: Tensor) -> None:
     record_of(tensor).version += 1
 
 
-def root_of(tensor: Tensor) -> Tensor:
-    """The tensor at the end of a chain of views: ``tensor`` itself when it is no view."""
-    while isinstance(tensor._alias, View):
-        tensor = tensor._alias.base
-    return tensor
+def chain_of(tensor: Tensor) -> list[Tensor]:
+    """``tensor``, the tensor that it views, and so on to the root, which is no view."""
+    chain = [tensor]
+    while isinstance(alias := chain[-1]._alias, View):
+        chain.append(alias.base)
+    return chain
 
 
 class Storage:

@@ -111,12 +111,15 @@ class Tensor:
         __hash__: Any
         T: Tensor
         mT: Tensor
-        grad: Tensor | None
         requires_grad: bool
         is_leaf: bool
         strides: tuple[int, ...]
         readonly: bool
 
+        @property
+        def grad(self) -> Tensor | None: ...
+        @grad.setter
+        def grad(self, value: Tensor | None) -> None: ...
         def storage(self) -> Storage: ...
         def item(self) -> Scalar: ...
         def tolist(self) -> Any: ...

@@ -7,6 +7,7 @@ from tripoint.autograd.node import Leaf
 from tripoint.dispatcher.plan import refresh
 from tripoint.dtypes import complex_floating
 from tripoint.errors import ArgumentError, AutogradError, NotBuiltYetError, ShapeError
+from tripoint.storage import View
 from tripoint.tensor import Tensor
 
 __all__ = ["fill"]
@@ -18,6 +19,10 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     Raises:
         AutogradError: the dtype is not differentiable, or ``False`` on a tensor that was computed from others.
     """
+    if not requires_grad and isinstance(self._node, Leaf):
+        self._node = None
+        self._key = self._key.without("autograd")
+        return self
     refresh(self)
     if requires_grad:
         if self.dtype.gradient is None:
@@ -27,12 +32,11 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
         if not self._key.autograd:
             self._node = Leaf(self)
             self._key = self._key.recorded
+            if isinstance(self._alias, View):
+                self._alias.seen = self._alias.version  # a history of its own begins
         return self
     if self._key.autograd:
-        if not isinstance(self._node, Leaf):
-            raise AutogradError("a tensor that was computed from recorded ones stays recorded; use detach()")
-        self._node = None
-        self._key = self._key.without("autograd")
+        raise AutogradError("a tensor that was computed from recorded ones stays recorded; use detach()")
     return self
 
 

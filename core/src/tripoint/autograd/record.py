@@ -6,21 +6,26 @@ from collections.abc import Callable
 from typing import Any
 
 from tripoint import kernels
+from tripoint.autograd.engine import gradients
 from tripoint.autograd.node import Leaf, Node, Rule, make_rule, slots_of
 from tripoint.dispatcher.calls import call_row
 from tripoint.dispatcher.layer import FLOORS, Layer, standing
-from tripoint.dispatcher.plan import again, compile_plan, names_of, replay
+from tripoint.dispatcher.plan import again, compile_plan, join, names_of
 from tripoint.errors import AutogradError
 from tripoint.kernels import find_point, row_of
 from tripoint.keys import Key
-from tripoint.modes import Mode, get_mode
+from tripoint.modes import Mode, current, get_mode
 from tripoint.ops.conversion import copy
+from tripoint.ops.creation import ones, zeros
+from tripoint.ops.elementwise import equal, where
 from tripoint.ops.indexing import assign_
 from tripoint.schema import Row
-from tripoint.storage import View, record_of, root_of
+from tripoint.storage import View, chain_of, record_of
 from tripoint.tensor import Tensor, wrap
 
 __all__ = ["Autograd"]
+
+Steps = list[tuple[Row, tuple[Any, ...]]]
 
 
 class Autograd(Layer):
@@ -180,12 +185,11 @@ def _keep_like(node: Node, out: Tensor) -> None:
     node.like = wrap(out._key.base, out._payload)
 
 
-def _refuse_leaf(op: Row, tensor: Tensor, which: str) -> None:
-    if tensor._node.__class__ is Leaf and tensor._key.autograd:
-        raise AutogradError(
-            f"{op.name} would change {which} of shape {tensor.shape} in place, and that is a leaf that gradients are wanted "
-            "for; do it under tripoint.no_grad(), or on a copy, x.copy()"
-        )
+def _leaf_written(op: Row, leaf: Tensor, itself: bool) -> AutogradError:
+    return AutogradError(
+        f"{op.name} would change {'' if itself else 'a view of '}a tensor of shape {leaf.shape} in place, and that is a leaf "
+        "that gradients are wanted for; do it under tripoint.no_grad(), or on a copy, x.copy()"
+    )
 
 
 def _inplace(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], mode: Mode) -> Callable[..., Any]:
@@ -197,15 +201,19 @@ def _inplace(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], mode
 
     def plan(*values: Any) -> Any:
         x1 = values[0]
-        root = root_of(x1)
-        _refuse_leaf(op, x1, "a tensor")
-        if root is not x1:
-            _refuse_leaf(op, root, "a view of a tensor")
-            if root._key.autograd and not x1._key.autograd:
-                # A view made where nothing was recorded joins its base's history before it is written.
-                _rejoin_views(x1)
-                if x1._key is not keys[0]:
-                    return again(op, values)
+        chain = chain_of(x1)
+        for tensor in chain:
+            if tensor._node.__class__ is Leaf and tensor._key.autograd:
+                raise _leaf_written(op, tensor, tensor is x1)
+        root = chain[-1]
+        if root._key.autograd and not x1._key.autograd:
+            # A view made where nothing was recorded joins its base's history before it is written.
+            for link in reversed(chain):
+                view = link._alias
+                if isinstance(view, View) and view.base._key.autograd and not link._key.autograd:
+                    join(link, view)
+            if x1._key is not keys[0]:
+                return again(op, values)
         operands = values[:count]
         wanted = tuple(isinstance(v, Tensor) and v._key.autograd for v in operands)
         if not any(wanted):
@@ -245,53 +253,56 @@ def _inplace(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], mode
         if root is x1:
             x1._node, x1._key = node, x1._key.recorded
         else:
-            _rebase(x1, root, node, mode)
+            _rebase(chain, node, mode)
         return x1
 
     return plan
 
 
-def _rejoin_views(tensor: Tensor) -> None:
-    chain = [tensor]
-    while (base := chain[-1]._alias.base)._alias.__class__ is View:  # type: ignore[union-attr]
-        chain.append(base)
-    for link in reversed(chain):
-        alias = link._alias
-        assert isinstance(alias, View)
-        if alias.base._key.autograd:
-            replay(link, alias)
+def _rebase(chain: list[Tensor], written: Node, mode: Mode) -> None:
+    """Rewrite the history of the root of a chain of views: a part of it now comes from ``written``.
 
-
-def _rebase(view: Tensor, root: Tensor, written: Node, mode: Mode) -> None:
-    """Rewrite the history of ``root``: a part of it now comes from ``written``. Its views derive themselves again."""
-    chain: list[tuple[Row, tuple[Any, ...]]] = []
-    tensor = view
-    while isinstance(tensor._alias, View):
-        chain.append((tensor._alias.row, tensor._alias.meta))
-        tensor = tensor._alias.base
-    chain.reverse()
+    The views derive themselves again, those of the chain included: the write has moved the version.
+    """
+    root = chain[-1]
+    steps = [(view.row, view.meta) for link in reversed(chain) if isinstance(view := link._alias, View)]
 
     def run(g: Tensor, node: Node, grad: bool) -> tuple[Any, ...]:
         inputs = node.inputs
         assert inputs is not None
-        part = _apply(g, chain)
-        rest = None
-        if inputs[0] is not None:
-            rest = copy(g)
-            assign_(_apply(rest, chain), 0)
-        return rest, part
+        return None if inputs[0] is None else _outside(g, steps), _apply(g, steps)
 
     node = Node()
     node.rule = Rule(
-        row_of(assign_), f"writing through {chain[-1][0].name}", mode, root._key.base, (True, True), (), run
+        row_of(assign_), f"writing through {steps[-1][0].name}", mode, root._key.base, (True, True), (), run
     )
     node.inputs = (root._node if root._key.autograd else None, written)
     node.saved, node.shape, node.meta, node.like = (), root.shape, (), None
     root._node, root._key = node, root._key.recorded
 
 
-def _apply(tensor: Tensor, chain: list[tuple[Row, tuple[Any, ...]]]) -> Tensor:
-    for row, meta in chain:
+def _outside(g: Tensor, steps: Steps) -> Tensor:
+    """``g`` with zeros in the part that the steps reach."""
+    out = copy(g)
+    part = _apply(out, steps)
+    if chain_of(part)[-1] is out:
+        assign_(part, 0)
+        return out
+    # A reshape that was a view of the root is a copy of g, whose strides differ. Differentiating says where the part is.
+    token = current.set(get_mode().replace(grad=True))
+    try:
+        probe = zeros(g.shape, dtype=g.dtype, device=g.device)
+        probe._node, probe._key = Leaf(probe), probe._key.recorded
+        part = _apply(probe, steps)
+        (reached,) = gradients(part, [probe], ones(part.shape, dtype=g.dtype, device=g.device))
+    finally:
+        current.reset(token)
+    assert reached is not None
+    return where(equal(reached, 0), g, 0.0)
+
+
+def _apply(tensor: Tensor, steps: Steps) -> Tensor:
+    for row, meta in steps:
         tensor = call_row(row, (tensor,), meta)
     return tensor
 

@@ -14,6 +14,7 @@ def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
 
 derivative(ops.reshape, x=lambda g, x_shape: ops.reshape(g, x_shape))
 derivative(ops.permute_dims, x=lambda g, axes: ops.permute_dims(g, _inverse(axes)))
+derivative(ops.matrix_transpose, x=lambda g: ops.matrix_transpose(g))
 derivative(ops.expand_dims, x=lambda g, axis: ops.squeeze(g, axis))
 derivative(ops.squeeze, x=lambda g, axis: ops.expand_dims(g, axis=axis))
 derivative(ops.broadcast_to, x=lambda g: g)

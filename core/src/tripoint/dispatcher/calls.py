@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tripoint import plugins
-from tripoint.dispatcher.plan import build, check_result, refresh
+from tripoint.dispatcher.plan import build, refresh
 from tripoint.dispatcher.resolve import Resolution, resolve
 from tripoint.errors import ArgumentError
 from tripoint.keys import ABSENT, BY_TYPE, SCALARS, Key
@@ -139,11 +139,16 @@ def call_row(row: Row, operands: tuple[Any, ...], metas: tuple[Any, ...]) -> Any
         return plan(*values, *metas)
     counters.resolutions += 1
     found = resolve(row, mode, flat, slots, keyed)
-    plan = build(found)
-    out = plan(*values, *metas)
-    check_result(found, out, (*values, *metas))
-    table[last] = plan
+    out = build(found, first=True)(*values, *metas)
+    if not _by_current_device(found, keyed):
+        table[last] = build(found)
     return out
+
+
+def _by_current_device(found: Resolution, keyed: dict[str, Any]) -> bool:
+    """Whether the target is named without its index: the next such call may mean another device."""
+    named, target = keyed.get("device"), found.target
+    return named is not None and target is not None and target.device.index is not None and ":" not in str(named)
 
 
 def resolution(row: Row, operands: tuple[Any, ...], metas: tuple[Any, ...]) -> Resolution:

@@ -82,7 +82,7 @@ def _template(params: tuple[Param, ...], keyed: tuple[str, ...]) -> Callable[...
         f"        return call_row(row, ({first}), ({rest}))\n"
         "    return call\n"
     )
-    scope: dict[str, Any] = _GLOBALS
+    scope: dict[str, Any] = dict(_GLOBALS)  # of its own: two threads may declare operators at once
     exec(compile(text, "<tripoint call>", "exec"), scope)
     made: Callable[..., FunctionType] = scope.pop("factory")
     _templates[ident] = made
@@ -125,11 +125,16 @@ def _declare(fn: Any, namespace: str, name: str | None, **options: Any) -> Any:
             f"operator {qualified}: no operand (annotate one with Tensor or Operand) and no target=; "
             "a function without either dispatches on nothing"
         )
-    other = rows.get(qualified)
-    if other is not None and (other.package, other.body.__qualname__) != (row.package, fn.__qualname__):
-        raise RegistrationError(f"operator {qualified} is declared at {other.origin} and again at {row.origin}")
-    rows[qualified] = row
+    _enter(row)
     return _compile(row, fn, short)
+
+
+def _enter(row: Row) -> None:
+    """Make a row known; a declaration that is run again (a notebook's cell, a reloaded module) replaces its own."""
+    other = rows.get(row.name)
+    if other is not None and (other.package, other.body.__qualname__) != (row.package, row.body.__qualname__):
+        raise RegistrationError(f"operator {row.name} is declared at {other.origin} and again at {row.origin}")
+    rows[row.name] = row
 
 
 def primitive(
@@ -208,7 +213,7 @@ def inplace(operator: Callable[..., Any]) -> Callable[..., Any]:
         functional=base,
         kind=base.kind,
     )
-    rows[row.name] = row
+    _enter(row)
     return _compile(row, base.body, row.name.rpartition("::")[2])
 
 
@@ -232,7 +237,7 @@ def dunder(operator: Callable[..., Any], name: str, *, reflected: bool = False) 
             f"        return dunder_miss(row, {order})\n"
             "    return call\n"
         )
-        scope: dict[str, Any] = _GLOBALS
+        scope: dict[str, Any] = dict(_GLOBALS)
         exec(compile(text, "<tripoint dunder>", "exec"), scope)
         factory = _templates[ident] = scope.pop("factory")
     call: Any = factory(row.plans, row)

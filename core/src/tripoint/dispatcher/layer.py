@@ -87,15 +87,13 @@ class Layer:
         return Scope(lambda mode: mode.replace(layers=(*mode.layers, self)))
 
     def __enter__(self) -> Layer:
-        scope = self.on()
-        self.__dict__.setdefault("_scopes", []).append(scope)
-        scope.__enter__()
+        self.__dict__.setdefault("_scope", self.on()).__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        scopes = self.__dict__["_scopes"]
-        scopes.pop().__exit__(*error)
-        if not scopes:
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        scope: Scope = self.__dict__["_scope"]
+        scope.__exit__(kind, error, trace)
+        if not scope.entered:
             # Plans hold the layer and modes are interned: without this every layer object would live for ever.
             for mode in forget_layer(self):
                 for row in rows.values():
@@ -114,11 +112,11 @@ def walk(mode: Mode, op: Row, keys: tuple[Key, ...]) -> tuple[Layer, ...]:
 
 def modes_below(mode: Mode, layers: tuple[Layer, ...]) -> tuple[Mode, ...]:
     """For each layer of a walk, the mode with it and everything above it off, whether that takes part or not."""
+    order = sorted((*mode.layers, *standing), key=lambda layer: layer.floor)
     out = []
     for layer in layers:
         off = mode
-        for other in (*mode.layers, *standing):
-            if other is layer or other.floor < layer.floor:
-                off = other.beneath(off)
+        for other in order[: order.index(layer) + 1]:
+            off = other.beneath(off)
         out.append(off)
     return tuple(out)

@@ -7,6 +7,7 @@ the kernel, the keys and the converters. A plan takes the operands and then all 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from tripoint import kernels
@@ -14,6 +15,7 @@ from tripoint.dispatcher.layer import modes_below
 from tripoint.dispatcher.resolve import Resolution, assign_kernel, kernel_for
 from tripoint.dtypes import DType
 from tripoint.errors import (
+    AutogradError,
     NoKernelError,
     OutOfMemoryError,
     PluginError,
@@ -23,9 +25,11 @@ from tripoint.errors import (
     TripointError,
 )
 from tripoint.keys import ABSENT, Key
+from tripoint.rules import LARGEST
 from tripoint.modes import DEFAULT, current
+from tripoint.plugins import guarded
 from tripoint.schema import Row, rows
-from tripoint.storage import Alias, View, record_of, wrote
+from tripoint.storage import Alias, View, chain_of, record_of, wrote
 from tripoint.tensor import Tensor, wrap
 
 __all__ = ["build", "check_result", "refresh"]
@@ -80,14 +84,30 @@ def caster(key: Key, dtype: DType) -> Callable[[Any], Any]:
 
 
 def step(kernel: kernels.Kernel, target: Key, spec: Any) -> Callable[[Any], Any]:
-    """One conversion step as a function of a payload."""
-    fn = kernel.fn
+    """One conversion step as a function of a payload; the caller's floating-point settings do not reach it."""
+    fn = quieted(kernel.fn, kernels.find_point(target))
     extra: dict[str, Any] = {}
     if kernel.takes_target:
         extra["target"] = target
     if kernel.takes_spec:
         extra["spec"] = spec
     return (lambda p: fn(p, **extra)) if extra else fn
+
+
+def quieted(fn: Callable[..., Any], point: kernels.Point | None) -> Callable[..., Any]:
+    """``fn``, run again in the backend's quiet context where only the host's floating-point settings made it raise."""
+    if point is None or point.quiet is None:
+        return fn
+    quiet = point.quiet
+
+    def run(*args: Any, **meta: Any) -> Any:
+        try:
+            return fn(*args, **meta)
+        except FloatingPointError:
+            with quiet():
+                return fn(*args, **meta)
+
+    return run
 
 
 def filler(key: Key) -> Callable[[Any], Any]:
@@ -101,7 +121,7 @@ def filler(key: Key) -> Callable[[Any], Any]:
         raise NoKernelError(
             "full", (("target", key.name),), help="a backend provides full, so that scalars can be operands"
         )
-    fn = kernel.fn
+    fn = quieted(kernel.fn, kernels.find_point(key))
     if kernel.takes_target:
         return lambda v: fn(shape=(), fill_value=v, target=key)
     return lambda v: fn(shape=(), fill_value=v)
@@ -110,12 +130,16 @@ def filler(key: Key) -> Callable[[Any], Any]:
 # Building ------------------------------------------------------------------------------------------------------------
 
 
-def build(res: Resolution) -> Plan:
-    """The closure of a resolution: views refreshed and metadata bound, then the layers, then the kernel."""
+def build(res: Resolution, first: bool = False) -> Plan:
+    """The closure of a resolution: views refreshed and metadata bound, then the layers, then the kernel.
+
+    ``first`` gives the plan for the call that missed: what the kernel at its bottom makes is checked, whatever layers
+    above it do to the operands or to the result.
+    """
     row = res.row
     if not res.layers:
-        return _bottom(res, top=True)
-    plan = _bottom(res, top=False)
+        return _bottom(res, True, first)
+    plan = _bottom(res, False, first)
     belows = modes_below(res.mode, res.layers)
     for layer, below in reversed(list(zip(res.layers, belows, strict=True))):
         plan = layer.build(row, plan, res.keys, below)
@@ -162,7 +186,20 @@ def _head(res: Resolution) -> tuple[list[str], dict[str, Any]]:
     return lines, constants
 
 
-def _bottom(res: Resolution, top: bool) -> Plan:
+def _bottom(res: Resolution, top: bool, first: bool) -> Plan:
+    plan = _unchecked(res, top, first)
+    if not first:
+        return plan
+
+    def checked(*values: Any) -> Any:
+        out = plan(*values)
+        check_result(res, out, values)
+        return out
+
+    return checked
+
+
+def _unchecked(res: Resolution, top: bool, first: bool) -> Plan:
     row = res.row
     head, constants = _head(res) if top else ([], {})
     parameters = names_of(row)
@@ -183,9 +220,9 @@ def _bottom(res: Resolution, top: bool) -> Plan:
     if res.how == "identity":
         return compile_plan(parameters, [*head, "return a0"], constants)
     if res.how == "hooks":
-        return _around(parameters, head, constants, _hooked(res))
+        return _around(parameters, head, constants, _hooked(res, first))
     if res.how == "inplace":
-        return _around(parameters, head, constants, _inplace(res))
+        return _around(parameters, head, constants, _inplace(res, first))
     return _kernel(res, parameters, head, constants)
 
 
@@ -263,14 +300,10 @@ def _kernel(res: Resolution, parameters: list[str], head: list[str], constants: 
             head = [*head, f"check({', '.join(parameters)})"]
     constants["recover"] = recover
     constants["res"] = res
-    constants["run"] = compile_plan(
-        names + [f"m{i}" for i in range(len(row.metas))], [f"return {call}"], _only(call, constants)
-    )
-    given = ", ".join([*names, *[f"m{i}" for i in range(len(row.metas))]])
-    body = [*head, *lines, "try:", f"    r = {call}", "except Exception as error:"]
-    body.append(
-        f"    r = recover(res, error, ({''.join(n + ', ' for n in parameters)}), run, ({given}{',' if given else ''}))"
-    )
+    whole = [*lines, f"return {call}"]
+    constants["run"] = compile_plan(parameters, whole, _only("\n".join(whole), constants))
+    body = [*head, "try:", *[f"    {line}" for line in lines], f"    r = {call}", "except Exception as error:"]
+    body.append(f"    r = recover(res, error, ({''.join(n + ', ' for n in parameters)}), run)")
     if row.returns != "tensor":
         return compile_plan(parameters, [*body, "return r"], constants)
     point = res.point
@@ -298,7 +331,9 @@ def _kernel(res: Resolution, parameters: list[str], head: list[str], constants: 
                     f"{point.origin}: the point {point.pattern} has views and provides no aliases(out, x)"
                 )
             constants["shares"] = point.aliases
-            body += ["if shares(r, p0):", *[f"    {v}" for v in viewed], "else:", *[f"    {v}" for v in plain]]
+            constants["misread"] = misread
+            body += ["try:", "    shared = shares(r, p0)", "except Exception as error: raise misread(res, r, error) from error"]
+            body += ["if shared:", *[f"    {v}" for v in viewed], "else:", *[f"    {v}" for v in plain]]
     else:
         body += plain
     return compile_plan(parameters, [*body, "return out"], constants)
@@ -308,11 +343,20 @@ def _only(text: str, constants: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in constants.items() if name in text}
 
 
-def _hooked(res: Resolution) -> Plan:
+def misread(res: Resolution, payload: Any, error: Exception) -> PluginError:
+    """The error of a backend that cannot say whether its own result shares memory."""
+    kernel, point = res.kernel, res.point
+    return PluginError(
+        f"{kernel.origin if kernel is not None else point.origin if point is not None else ''}: {res.row.name} returned a "
+        f"{type(payload).__name__}, of which aliases(out, x) of {res.out} raised {type(error).__name__}: {error}"
+    )
+
+
+def _hooked(res: Resolution, first: bool) -> Plan:
     """Operators that go through the hooks of a layout or dtype: in, once around, and back where the layout stays."""
     inner_res = res.inner
     assert inner_res is not None
-    inner = _bottom(inner_res, top=False)
+    inner = _bottom(inner_res, False, first)
     found = [kernels.find_point(k) if k.is_tensor else None for k in res.keys]
     into: list[Any] = []
     for point, dense in zip(found, inner_res.keys, strict=True):
@@ -350,7 +394,7 @@ def _into(hook: tuple[Callable[[Any], Any], Key] | None, value: Any) -> Any:
     return value if hook is None else wrap(hook[1], hook[0](value._payload))
 
 
-def _inplace(res: Resolution) -> Plan:
+def _inplace(res: Resolution, first: bool) -> Plan:
     """Write into the first operand: by the kernel of the in-place form, or by the functional one and assign, or, for
     frozen payloads, by binding a new payload. What can fail comes before the first write.
     """
@@ -359,17 +403,17 @@ def _inplace(res: Resolution) -> Plan:
     point = res.point
     assert point is not None
     constants: dict[str, Any] = {"recover": recover, "res": res, "wrote": wrote}
-    handler = f"    recover(res, error, ({''.join(n + ', ' for n in parameters)}), None, ())"
+    handler = f"    recover(res, error, ({''.join(n + ', ' for n in parameters)}))"
     if res.kernel is not None:
         lines, names = _payload_source(res, constants)
         constants["kernel"] = res.kernel.fn
         words = [*names, *[f"{p.name}=m{i}" for i, p in enumerate(row.metas) if p.name not in row.keyed]]
         write = f"kernel({', '.join(words)})"
-        body = [*lines, "try:", f"    {write}", "except Exception as error:", handler]
+        body = ["try:", *[f"    {line}" for line in [*lines, write]], "except Exception as error:", handler]
         return compile_plan(parameters, [*body, "wrote(a0)", "return a0"], constants)
     inner_res = res.inner
     assert inner_res is not None
-    constants["inner"] = _bottom(inner_res, top=False)
+    constants["inner"] = _bottom(inner_res, False, first)
     constants["fits"] = _fits
     body = [f"r = inner({', '.join(parameters)})._payload", f"fits(res, r, ({''.join(n + ', ' for n in parameters)}))"]
     if point.frozen:
@@ -380,10 +424,11 @@ def _inplace(res: Resolution) -> Plan:
     kernel = assign_kernel(res.keys[0], out)
     assert kernel is not None
     constants["assign"] = kernel.fn
+    body.append("try:")
     if out.dtype is not res.keys[0].dtype:
         constants["cast"] = caster(out, res.keys[0].dtype)
-        body.append("r = cast(r)")
-    body += ["try:", "    assign(a0._payload, r)", "except Exception as error:", handler, "wrote(a0)", "return a0"]
+        body.append("    r = cast(r)")
+    body += ["    assign(a0._payload, r)", "except Exception as error:", handler, "wrote(a0)", "return a0"]
     return compile_plan(parameters, body, constants)
 
 
@@ -409,29 +454,35 @@ def _rebind(tensor: Tensor, payload: Any) -> None:
 
 
 def refresh(tensor: Tensor) -> bool:
-    """Derive a view again if its memory was written since it last looked and its base is recorded.
+    """Derive a view again if its base is recorded and their memory was written since the view last did so.
 
     True when the tensor's key changed, so that a plan chosen by the old one does not fit.
     """
     view = tensor._alias
-    if view.__class__ is not View or view.seen == view.record.version:
+    if not isinstance(view, View) or view.seen == view.record.version:
         return False
-    assert isinstance(view, View)
-    chain = [tensor]
-    while (base := chain[-1]._alias.base)._alias.__class__ is View:  # type: ignore[union-attr]
-        chain.append(base)
     old = tensor._key
-    for link in reversed(chain):
+    for link in reversed(chain_of(tensor)):
         alias = link._alias
-        assert isinstance(alias, View)
-        alias.seen = alias.record.version
-        if alias.base._key.autograd:
-            replay(link, alias)
+        # A view of what is not recorded stays behind: it joins when its base becomes a leaf, whoever looked meanwhile.
+        if isinstance(alias, View) and alias.seen != alias.record.version and alias.base._key.autograd:
+            join(link, alias)
+            alias.seen = alias.record.version
     return tensor._key is not old
 
 
-def replay(tensor: Tensor, view: View) -> None:
-    """Give a view the history that its base has now."""
+def join(tensor: Tensor, view: View) -> None:
+    """Give a view the history that its base has now.
+
+    Raises:
+        AutogradError: the view is a leaf, which would lose its gradient.
+    """
+    if tensor._key.autograd and tensor._node.inputs == ():  # None, when backward has freed the record
+        raise AutogradError(
+            f"the tensor of shape {tensor.shape} is a leaf that gradients are wanted for, and a view of a tensor that was "
+            "changed in place and is recorded, so its gradient would be lost; ask for the gradient of a copy, "
+            "x.copy().requires_grad_()"
+        )
     token = current.set(DEFAULT)
     try:
         out = again(view.row, (view.base, *view.meta))
@@ -496,7 +547,7 @@ def checker(res: Resolution) -> Callable[..., None]:
 
 
 def recover(
-    res: Resolution, error: Exception, values: tuple[Any, ...], run: Callable[..., Any] | None, given: tuple[Any, ...]
+    res: Resolution, error: Exception, values: tuple[Any, ...], run: Callable[..., Any] | None = None
 ) -> Any:
     """Where a kernel that raised arrives: run again where only the host's floating-point settings made it raise.
 
@@ -510,7 +561,7 @@ def recover(
         if run is None:
             return None
         with point.quiet():
-            return run(*given)
+            return run(*values)
     raise failed(res, error, values) from None
 
 
@@ -532,7 +583,7 @@ def failed(res: Resolution, error: Exception, values: tuple[Any, ...]) -> Except
         return ScalarRangeError(
             f"{row.name}: the Python number {number} does not fit in {dtype}; convert the tensor first"
         )
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or _too_large(res, values):
         shape = expected_shape(row, values)
         return OutOfMemoryError(f"{row.name}: no memory for a result of shape {shape} on {res.out}: {error}")
     if res.how == "inplace" or row.mutates:
@@ -544,6 +595,12 @@ def failed(res: Resolution, error: Exception, values: tuple[Any, ...]) -> Except
     if res.kernel is not None:
         error.add_note(f"raised by the kernel {res.kernel.origin} for {row.name} on {', '.join(map(str, res.keys))}")
     return error
+
+
+def _too_large(res: Resolution, values: tuple[Any, ...]) -> bool:
+    """Whether the result's size in bytes does not fit in 63 bits, which libraries refuse in words of their own."""
+    shape = expected_shape(res.row, values) if res.out is not None else None
+    return shape is not None and prod(shape) * res.out.dtype.itemsize > LARGEST  # type: ignore[union-attr]
 
 
 def is_readonly(tensor: Tensor) -> bool:
@@ -561,9 +618,10 @@ def check_result(res: Resolution, out: Any, values: tuple[Any, ...]) -> None:
         PluginError: the kernel's result is of another class, dtype or shape.
     """
     row = res.row
-    if res.kernel is None or row.returns != "tensor" or res.how == "inplace" or not isinstance(out, Tensor):
+    kernel = res.kernel if res.how == "kernel" else res.steps[-1][0] if res.how == "convert" else None
+    if kernel is None or row.returns != "tensor" or not isinstance(out, Tensor):
         return
-    origin, point = res.kernel.origin, res.point
+    origin, point = kernel.origin, res.point
     payload: Any = out._payload
     have = tuple(getattr(payload, "shape", ()))
     if point is None:
@@ -574,10 +632,10 @@ def check_result(res: Resolution, out: Any, values: tuple[Any, ...]) -> None:
             f"{point.payload.__name__}"
         )
     if point.describe is not None and res.out is not None:
-        said = point.describe(payload).get("dtype")
+        said = guarded(point.origin, "describe(payload)", point.describe, payload).get("dtype")
         if said is not None and said is not res.out.dtype:
             raise PluginError(f"{origin}: {row.name} returned {said}; the result on {res.out} must be {res.out.dtype}")
-    if res.how == "kernel" and row.shape is not None:
+    if row.shape is not None:
         head_values = _bound(row, values)
         wanted = expected_shape(row, head_values)
         if wanted is not None and have != wanted:

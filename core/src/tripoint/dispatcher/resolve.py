@@ -132,7 +132,7 @@ def _candidates(row: Row, keys: tuple[Key, ...]) -> tuple[Kernel, ...]:
         point = kernels.find_point(key) if key.is_tensor else None
         if point is not None and point.factory is not None and point not in seen:
             seen.append(point)
-            made = point.factory(row)
+            made = plugins.guarded(point.origin, f"factory({row.name})", point.factory, row)
             if made is not None:
                 origin = Origin(point.origin.distribution, point.origin.version, made)
                 listed.append(Kernel(row.name, made, origin, every=point.pattern))
@@ -145,7 +145,7 @@ def choose(row: Row, keys: tuple[Key, ...], slots: tuple[int, ...], everything: 
     Raises:
         AmbiguousKernelError: two fit equally well.
     """
-    kernel, tied = kernels.select(everything, keys, slots, plugins.is_preferred)
+    kernel, tied = kernels.select(everything, keys, slots)
     if tied:
         raise kernels.ambiguous(row.name, keys, tied)
     return kernel  # type: ignore[no-any-return]
@@ -336,7 +336,7 @@ def _conversion(res: Resolution, keyed: dict[str, Any]) -> Resolution:
         res.how, res.steps, res.kernel = "convert", ((copy, target),), copy
         res.point = kernels.find_point(target)
         return res
-    steps = path(source, target)
+    steps = path(source, target, res.spec)
     if steps is None:
         raise _no_way(source, target)
     if keyed.get("copy") is False and res.row.name == "to":
@@ -348,8 +348,12 @@ def _conversion(res: Resolution, keyed: dict[str, Any]) -> Resolution:
     return res
 
 
-def edge(source: Key, target: Key) -> Kernel | None:
-    """The one kernel that converts between two points, or ``None``."""
+def edge(source: Key, target: Key, spec: LayoutSpec | None = None) -> Kernel | None:
+    """The one kernel that converts between two points, or ``None``; where the target has parameters, one that takes them."""
+    if spec is not None:
+        plugins.ensure((source, target))
+        found = kernel_for(rows["to"], (source, target)) if source.dtype is target.dtype else None
+        return found if found is not None and found.takes_spec else None
     plain = source.dtype.is_plain and target.dtype.is_plain
     same_place = source.device is target.device and source.layout is target.layout
     if same_place and plain:
@@ -360,9 +364,9 @@ def edge(source: Key, target: Key) -> Kernel | None:
     return kernel_for(rows["to"], (source, target))
 
 
-def path(source: Key, target: Key) -> tuple[tuple[Kernel, Key], ...] | None:
+def path(source: Key, target: Key, spec: LayoutSpec | None = None) -> tuple[tuple[Kernel, Key], ...] | None:
     """The shortest chain of at most three conversions, planned over keys."""
-    direct = edge(source, target)
+    direct = edge(source, target, spec)
     if direct is not None:
         return ((direct, target),)
     ways = {
@@ -371,16 +375,17 @@ def path(source: Key, target: Key) -> tuple[tuple[Kernel, Key], ...] | None:
         for lay in (source.layout, strided, target.layout)
         for t in (source.dtype, source.dtype.plain, target.dtype.plain, target.dtype)
     } - {source, target}
+    plugins.ensure(ways)
     usable = sorted((k for k in ways if kernels.find_point(k) is not None), key=lambda k: k.name)
     first = [(k, kernel) for k in usable if (kernel := edge(source, k)) is not None]
     for k, kernel in first:
-        last = edge(k, target)
+        last = edge(k, target, spec)
         if last is not None:
             return ((kernel, k), (last, target))
     for k, kernel in first:
         for m in usable:
             middle = edge(k, m) if m is not k else None
-            last = edge(m, target) if middle is not None else None
+            last = edge(m, target, spec) if middle is not None else None
             if middle is not None and last is not None:
                 return ((kernel, k), (middle, m), (last, target))
     return None

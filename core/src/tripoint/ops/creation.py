@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 from tripoint import dtypes as dt
 from tripoint import rules
 from tripoint.devices import Device
-from tripoint.dispatcher.calls import adopt, call_row
+from tripoint.dispatcher.calls import adopt, call_row, number_kind
 from tripoint.dispatcher.declare import composite, primitive
 from tripoint.dtypes import DType, as_dtype
 from tripoint.errors import AliasError, ArgumentError, DTypeError, NoKernelError, ShapeError
@@ -61,13 +62,13 @@ def _full(shape: Shape, *, fill_value: Scalar, dtype: What = None, device: Place
 
 def full(shape: Shape, fill_value: Scalar, *, dtype: What = None, device: Place = None, layout: How = None) -> Tensor:
     """A tensor of one value; the dtype is the value's (a float gives the default floating dtype) unless named."""
-    if isinstance(fill_value, Tensor):
+    if _is_scalar(fill_value):
         fill_value = fill_value.item()
+    kind = number_kind(fill_value)
+    if kind is None:
+        raise ArgumentError(f"fill_value must be a Python number, not {fill_value!r}")
     if dtype is None:
-        key = next((SCALARS[k] for k in (bool, int, float, complex) if isinstance(fill_value, k)), None)
-        if key is None:
-            raise ArgumentError(f"fill_value must be a Python number, not {fill_value!r}")
-        dtype = _scalar_dtype(key.dtype)
+        dtype = _scalar_dtype(SCALARS[kind].dtype)
     return _full(shape, fill_value=fill_value, dtype=dtype, device=device, layout=layout)
 
 
@@ -104,13 +105,13 @@ def arange(
     Ints give the default integer dtype, floats the default floating dtype, unless one is named.
 
     Raises:
-        ShapeError: ``step`` is 0.
+        ShapeError: ``step`` is 0, or the numbers do not end.
+        ScalarRangeError: the dtype does not hold them.
     """
     if stop is None:
         start, stop = 0, start
-    for v in (start, stop, step):
-        if isinstance(v, bool) or not isinstance(v, (int, float)):
-            raise ArgumentError(f"arange takes Python ints and floats, not {v!r}")
+    given = (start, stop, step)
+    start, stop, step = (_real(v) for v in given)
     if step == 0:
         raise ShapeError("arange: step must not be 0")
     ints = builtins.all(isinstance(v, int) for v in (start, stop, step))
@@ -119,10 +120,19 @@ def arange(
     else:
         import math
 
-        count = math.ceil((stop - start) / step)
+        span = (stop - start) / step
+        if not math.isfinite(span):
+            raise ShapeError(f"arange: from {start} to {stop} in steps of {step} are {span} numbers")
+        count = math.ceil(span)
     made = dtype if dtype is not None else dt.Defaults.integer if ints else dt.Defaults.floating
     (count,) = rules.check_shape(builtins.max(0, int(count)))
     return ramp(start=start, step=step, count=count, dtype=made, device=device)
+
+
+def _real(v: Any) -> float:
+    if isinstance(v, bool) or not (isinstance(v, (int, float)) or hasattr(v, "__index__")):
+        raise ArgumentError(f"arange takes ints and floats, not {v!r}")
+    return float(v) if isinstance(v, float) else index(v)
 
 
 @composite
@@ -183,13 +193,17 @@ def asarray(
         if foreign:
             from tripoint.ops.manipulation import stack
 
-            return stack([asarray(o, dtype=made, device=device) for o in obj])
+            if copy is False:
+                raise AliasError("asarray: a list of arrays holds no memory to share, and copy=False forbids a copy")
+            return to(stack([asarray(o, dtype=made, device=device) for o in obj]), layout=layout)
     elif isinstance(obj, (bool, int, float, complex)) and not hasattr(obj, "__array_interface__"):
         found = _kind_of([obj])
-    elif isinstance(obj, (range, memoryview, bytearray)) or hasattr(obj, "__array__") or hasattr(obj, "__dlpack__"):
+    elif isinstance(obj, (range, memoryview)) or hasattr(obj, "__array__") or hasattr(obj, "__dlpack__"):
         if isinstance(obj, range):
             return asarray(list(obj), dtype=made, device=device, layout=layout)
-        found = _foreign_dtype(obj, made)
+        found = _foreign_dtype(obj)
+    elif (viewed := _buffer(obj)) is not None:
+        return asarray(viewed, dtype=dtype, device=device, layout=layout, copy=copy)
     else:
         raise ArgumentError(
             f"asarray takes tensors, Python numbers, nested lists of them and arrays, not a {type(obj).__name__}"
@@ -210,12 +224,29 @@ def asarray(
         return to(made_here, device=device, layout=layout)
 
 
-def _foreign_dtype(obj: Any, wanted: DType | None) -> DType:
+_FORMATS = {"?": "bool", "e": "float16", "f": "float32", "d": "float64", "Zf": "complex64", "Zd": "complex128"}
+
+
+def _buffer(obj: Any) -> memoryview | None:
+    """The memory of an object with Python's buffer protocol; text and bytes are no numbers."""
+    if isinstance(obj, bytes):
+        return None
+    try:
+        return memoryview(obj)
+    except TypeError:
+        return None
+
+
+def _foreign_dtype(obj: Any) -> DType:
     foreign = getattr(obj, "dtype", None)
-    if foreign is None:
+    if foreign is None and isinstance(obj, memoryview):
+        code = obj.format.lstrip("@=<>!")
+        sign = "int" if code in tuple("bhilqn") else "uint" if code in tuple("BHILQN") else ""
+        foreign = f"{sign}{obj.itemsize * 8}" if sign else _FORMATS.get(code, f"format {obj.format!r}")
+    elif foreign is None:
         array = getattr(obj, "__array_interface__", None)
         if array is None:
-            return wanted or dt.Defaults.floating
+            raise ArgumentError(f"asarray: a {type(obj).__name__} does not say what its elements are; convert it first")
         text = array["typestr"]
         foreign = {"f": "float", "i": "int", "u": "uint", "c": "complex", "b": "bool"}.get(text[1], "?")
         foreign = foreign if foreign == "bool" else f"{foreign}{int(text[2:]) * 8}"
@@ -266,6 +297,8 @@ def _read_list(obj: Any) -> tuple[Any, DType, bool]:
         nested = [k for k in kinds if issubclass(k, (list, tuple))]
         if not nested:
             break
+        if builtins.any(getattr(v, "shape", ()) != () for v in level):
+            return list(obj), dt.Defaults.floating, True  # lists beside arrays
         if len(nested) != len(kinds):
             raise ArgumentError(f"asarray: ragged nesting: numbers and lists side by side at depth {len(shape)}")
         sizes = {len(v) for v in level}
@@ -282,9 +315,7 @@ def _read_list(obj: Any) -> tuple[Any, DType, bool]:
     if builtins.any(hasattr(v, "__array__") or isinstance(v, Tensor) for v in flat):
         if builtins.all(isinstance(v, (bool, int, float, complex)) or _is_scalar(v) for v in flat):
             return _unwrapped(obj), _joined(flat), False
-        if len(shape) == 1:
-            return list(obj), dt.Defaults.floating, True
-        return [asarray(v) for v in obj], dt.Defaults.floating, True
+        return list(obj), dt.Defaults.floating, True
     return obj, _kind_of(flat), False
 
 
@@ -301,7 +332,7 @@ def _unwrapped(obj: Any) -> Any:
 def _joined(flat: list[Any]) -> DType:
     out: DType | None = None
     for v in flat:
-        one = v.dtype if isinstance(v, Tensor) else _foreign_dtype(v, None) if _is_scalar(v) else None
+        one = v.dtype if isinstance(v, Tensor) else _foreign_dtype(v) if _is_scalar(v) else None
         if one is not None:
             out = one if out is None else dt.promote(out, one)
     weak = [v for v in flat if not _is_scalar(v)]

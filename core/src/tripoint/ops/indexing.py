@@ -6,6 +6,7 @@ from typing import Any
 
 from tripoint import rules
 from tripoint.dispatcher.declare import composite, inplace, primitive
+from tripoint.dtypes import Defaults
 from tripoint.errors import NotBuiltYetError
 from tripoint.ops.creation import asarray, zeros
 from tripoint.tensor import Operand, Tensor
@@ -66,7 +67,9 @@ def index(x: Tensor, key: Any) -> Tensor:
     if len(at) > 1:
         raise NotBuiltYetError("indexing with several index tensors is planned; take along one axis at a time")
     where = items[at[0]]
-    where = where if isinstance(where, Tensor) else asarray(where, device=x.device)
+    if not isinstance(where, Tensor):
+        empty = isinstance(where, list) and not where
+        where = asarray(where, device=x.device, dtype=Defaults.integer if empty else None)
     if where.dtype.name == "bool":
         raise NotBuiltYetError("indexing with a bool mask is planned; tripoint.where(mask, x, 0) keeps the shape")
     rest = [slice(None) if i == at[0] else k for i, k in enumerate(items)]
@@ -76,13 +79,16 @@ def index(x: Tensor, key: Any) -> Tensor:
         axis = sum(1 for k in rest[: at[0]] if k is not None)
     if any(not (k.__class__ is slice or k is Ellipsis) for k in rest):
         raise NotBuiltYetError("an index tensor beside ints or None is planned; index in two steps")
-    if any(k is not Ellipsis and k != slice(None) for k in rest):
+    if len(rest) > x.ndim or any(k is not Ellipsis and k != slice(None) for k in rest):
         x = getitem(x, tuple(rest))
     return take(x, where, axis=axis)
 
 
 def _advanced(k: Any) -> bool:
-    return isinstance(k, (Tensor, list)) or hasattr(k, "__array_interface__") or k.__class__ is bool
+    if isinstance(k, (Tensor, list, bool)):
+        return True
+    # A NumPy integer is an int; an array, and its bool, is not.
+    return hasattr(k, "__array_interface__") and (getattr(k, "shape", None) != () or str(k.dtype) == "bool")
 
 
 def set_index(x: Tensor, key: Any, value: Operand) -> None:

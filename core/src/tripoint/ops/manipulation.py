@@ -92,13 +92,10 @@ def flatten(x: Tensor, /, start: int = 0, stop: int = -1) -> Tensor:
     return reshape(x, (*x.shape[:a], size, *x.shape[b + 1 :]))
 
 
-@composite
+@primitive(dtype=rules.kept(), shape=rules.transposed, aliases="always", kind="structural")
 def matrix_transpose(x: Tensor, /) -> Tensor:
-    """A view with the last two axes exchanged.
+    """A view with the last two axes exchanged; a primitive since each derivative of a product takes two of them.
 
     Raises:
         ShapeError: fewer than two axes.
     """
-    if x.ndim < 2:
-        raise ShapeError(f"matrix_transpose needs at least two axes; shape {x.shape} has {x.ndim}")
-    return permute_dims(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))

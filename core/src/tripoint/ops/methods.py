@@ -9,7 +9,7 @@ from tripoint import kernels
 from tripoint.devices import Device
 from tripoint.dispatcher.declare import dunder
 from tripoint.dtypes import DType
-from tripoint.errors import ArgumentError, LayoutError, NotBuiltYetError, ShapeError
+from tripoint.errors import AliasError, ArgumentError, LayoutError, NotBuiltYetError, ShapeError
 from tripoint.layouts import Layout, LayoutSpec
 from tripoint.ops import conversion, creation, elementwise, indexing, linalg, manipulation, reductions
 from tripoint.storage import Storage
@@ -155,7 +155,7 @@ def array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
     """NumPy's protocol: an array that shares memory unless ``dtype`` or ``copy`` asks for a copy."""
     out = numpy(self)
     if copy is False and dtype is not None and out.dtype != dtype:
-        raise ArgumentError(f"converting {out.dtype} to {dtype} needs a copy, and copy=False forbids it")
+        raise AliasError(f"converting {out.dtype} to {dtype} needs a copy, and copy=False forbids it")
     if dtype is not None and out.dtype != dtype:
         return out.astype(dtype)
     return out.copy() if copy else out

@@ -32,7 +32,7 @@ def relu_back(g: Tensor, x: Tensor, /) -> Tensor:
     return where(equal(x, 0), multiply(g, 0.5), where(less(x, 0), 0.0, g))
 
 
-@primitive(dtype=rules.promoted(), shape=rules.conv2d, bind=rules.bind_conv, kind="window")
+@primitive(dtype=rules.promoted(dt.numeric), shape=rules.conv2d, bind=rules.bind_conv, kind="window")
 def conv2d(
     x: Tensor,
     weight: Tensor,
@@ -69,7 +69,7 @@ def _weight_shape(shapes: Any, *, weight_shape: tuple[int, ...], **meta: Any) ->
     return weight_shape
 
 
-@primitive(dtype=rules.promoted(), shape=_input_shape, bind=_bind_conv_back, kind="window")
+@primitive(dtype=rules.promoted(dt.numeric), shape=_input_shape, bind=_bind_conv_back, kind="window")
 def conv2d_input(
     g: Tensor,
     weight: Tensor,
@@ -84,7 +84,7 @@ def conv2d_input(
     """The gradient of `conv2d` by its images, of ``input_shape``; linear in both operands."""
 
 
-@primitive(dtype=rules.promoted(), shape=_weight_shape, bind=_bind_conv_back, kind="window")
+@primitive(dtype=rules.promoted(dt.numeric), shape=_weight_shape, bind=_bind_conv_back, kind="window")
 def conv2d_weight(
     g: Tensor, x: Tensor, /, *, weight_shape: Sequence[int], stride: Pair, padding: Pair, dilation: Pair, groups: int
 ) -> Tensor:
@@ -115,14 +115,14 @@ def max_pool2d_tangent(t: Tensor, x: Tensor, /, *, kernel_size: Pair, stride: Pa
     """The mean of ``t`` over the largest elements of each window of ``x``; the adjoint of `max_pool2d_input`."""
 
 
-@composite(dtype=rules.floated(), shape=rules.same, bind=rules.bind_axis, kind="normalise")
+@composite(dtype=rules.floated(dt.real), shape=rules.same, bind=rules.bind_axis, kind="normalise")
 def softmax(x: Tensor, /, *, axis: int = -1) -> Tensor:
     """exp(x) / sum(exp(x)) along an axis, with the largest element subtracted first."""
     e = exp(subtract(x, max_(x.detach(), axis=axis, keepdims=True)))
     return divide(e, sum_(e, axis=axis, keepdims=True))
 
 
-@composite(dtype=rules.floated(), shape=rules.same, bind=rules.bind_axis, kind="normalise")
+@composite(dtype=rules.floated(dt.real), shape=rules.same, bind=rules.bind_axis, kind="normalise")
 def log_softmax(x: Tensor, /, *, axis: int = -1) -> Tensor:
     """The logarithm of `softmax`, without its underflow."""
     shifted = subtract(x, max_(x.detach(), axis=axis, keepdims=True))
@@ -150,7 +150,7 @@ def _cross_entropy_shape(shapes: Any, **meta: Any) -> tuple[int, ...]:
     return ()
 
 
-@composite(dtype=rules.kept(), shape=_cross_entropy_shape, kind="loss")
+@composite(dtype=rules.kept(dt.floating), shape=_cross_entropy_shape, kind="loss")
 def cross_entropy(logits: Tensor, labels: Tensor, /) -> Tensor:
     """The mean over rows of minus the log of the softmax at the row's label.
 
@@ -167,7 +167,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, /) -> Tensor:
     return multiply(mean(pick(log_softmax(logits, axis=1), labels)), -1)
 
 
-@composite(dtype=rules.kept(), shape=rules.same, kind="loss")
+@composite(dtype=rules.kept(dt.floating), shape=rules.same, kind="loss")
 def cross_entropy_back(logits: Tensor, labels: Tensor, /) -> Tensor:
     """The gradient of `cross_entropy` by its logits: (softmax - one at the label) / N."""
     rows, classes = logits.shape

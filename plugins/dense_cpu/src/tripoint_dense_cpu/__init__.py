@@ -7,7 +7,7 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
-from tripoint.plugin import Backend, DType, strided
+from tripoint.plugin import Backend, DType, Pattern, scalar, strided
 
 from tripoint_dense_cpu import _arrays
 from tripoint_dense_cpu._arrays import dtype_name, numpy_dtype
@@ -34,6 +34,8 @@ def _dtype(name: str) -> DType | None:
 def _aliases(out: Any, x: Any) -> bool:
     if out.base is None and x.base is None:
         return out is x
+    if out.base is x:
+        return out.size > 0
     try:
         return np.shares_memory(out, x, max_work=10_000)
     except np.exceptions.TooHardError:
@@ -43,13 +45,24 @@ def _aliases(out: Any, x: Any) -> bool:
 def silent(fn: Callable[..., Any]) -> Callable[..., Any]:
     """``fn`` in a frame that belongs to no module, whose NumPy warnings CPython drops (the core's Note [Quiet frames]).
 
-    The caller's ``numpy.seterr(all="raise")`` is met by running again under ``numpy.errstate``, see `Backend`'s ``quiet``.
+    The functions of its own module that it calls are silent there too. The caller's ``numpy.seterr(all="raise")`` is met by running again under ``numpy.errstate``, see `Backend`'s ``quiet``.
     """
     if not isinstance(fn, FunctionType):
         return fn
-    made = FunctionType(
-        fn.__code__, {**fn.__globals__, "__name__": None}, fn.__name__, fn.__defaults__, fn.__closure__
-    )
+    room = _rooms.get(fn.__module__)
+    if room is None:
+        room = _rooms[fn.__module__] = {**fn.__globals__, "__name__": None}
+        for name, helper in fn.__globals__.items():
+            if isinstance(helper, FunctionType) and helper.__module__ == fn.__module__:
+                room[name] = _moved(helper, room)
+    return _moved(fn, room)
+
+
+_rooms: dict[str, dict[str, Any]] = {}
+
+
+def _moved(fn: FunctionType, room: dict[str, Any]) -> FunctionType:
+    made = FunctionType(fn.__code__, room, fn.__name__, fn.__defaults__, fn.__closure__)
     made.__kwdefaults__ = fn.__kwdefaults__
     made.__doc__, made.__module__ = fn.__doc__, fn.__module__
     return made
@@ -69,29 +82,47 @@ backend = Backend(
     quiet=_quiet,
 )
 
-backend.kernels(
-    scalars=True,
-    add=np.add,
-    subtract=np.subtract,
-    multiply=np.multiply,
-    divide=np.true_divide,
-    floor_divide=np.floor_divide,
-    remainder=np.remainder,
-    maximum=np.maximum,
-    minimum=np.minimum,
-    equal=np.equal,
-    not_equal=np.not_equal,
-    less=np.less,
-    less_equal=np.less_equal,
-    greater=np.greater,
-    greater_equal=np.greater_equal,
-    logical_and=np.logical_and,
-    logical_or=np.logical_or,
-    logical_xor=np.logical_xor,
-    bitwise_and=np.bitwise_and,
-    bitwise_or=np.bitwise_or,
-    bitwise_xor=np.bitwise_xor,
-)
+_binary: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.true_divide,
+    "floor_divide": np.floor_divide,
+    "remainder": np.remainder,
+    "pow": silent(_arrays.pow),
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+}
+backend.kernels(scalars=True, **_binary)
+
+
+def _beside_bfloat16(fn: Callable[..., Any]) -> Callable[..., Any]:
+    # To NumPy bfloat16 is no dtype of its own, so that a Python number would make a float32 of it.
+    def kernel(x1: Any, x2: Any) -> Any:
+        if isinstance(x1, np.ndarray):
+            return fn(x1, _arrays.number(x2, x1.dtype))
+        return fn(_arrays.number(x1, x2.dtype), x2)
+
+    kernel.__name__ = fn.__name__
+    return silent(kernel)
+
+
+for _name, _fn in _binary.items():
+    for _args in ((Pattern("cpu", "strided", "bfloat16"), scalar), (scalar, Pattern("cpu", "strided", "bfloat16"))):
+        backend.kernel(_name, args=_args)(_beside_bfloat16(_fn))
+
 backend.kernels(
     negative=np.negative,
     abs=np.absolute,
@@ -113,7 +144,17 @@ backend.kernels(
 
 def _into(ufunc: Any) -> Callable[..., Any]:
     def write(x1: Any, x2: Any) -> None:
-        ufunc(x1, x2, out=x1, casting="same_kind")
+        try:
+            ufunc(x1, x2, out=x1, casting="same_kind")
+        except FloatingPointError:
+            # The caller's numpy.seterr: NumPy raises when the result is written, unless it was reading a number.
+            if isinstance(x2, np.ndarray):
+                return
+            try:
+                np.asarray(x2, x1.dtype)
+            except FloatingPointError:
+                with np.errstate(all="ignore"):
+                    ufunc(x1, x2, out=x1, casting="same_kind")
 
     write.__name__ = f"{ufunc.__name__}_"
     return silent(write)
@@ -130,7 +171,6 @@ backend.kernels(
     bitwise_xor_=_into(np.bitwise_xor),
     assign_=silent(_arrays.assign_),
     assign=silent(_arrays.assign),
-    pow=silent(_arrays.pow),
     where=silent(_arrays.where),
 )
 backend.kernels(
@@ -138,11 +178,10 @@ backend.kernels(
         name: silent(getattr(_arrays, name))
         for name in (
             "empty", "zeros", "ones", "full", "ramp", "from_data", "astype", "copy", "to_list", "to_numpy", "to_text",
-            "reshape", "permute_dims", "expand_dims", "squeeze", "broadcast_to", "flip", "concat", "getitem",
+            "reshape", "permute_dims", "matrix_transpose", "expand_dims", "squeeze", "broadcast_to", "flip", "concat", "getitem",
             "getitem_back", "take", "take_back", "sum", "prod", "max", "min", "all", "any", "argmax", "argmin", "matmul",
             "relu", "relu_back", "softmax", "log_softmax", "pick", "pick_back", "conv2d", "conv2d_input", "conv2d_weight",
             "max_pool2d", "max_pool2d_input", "max_pool2d_tangent", "cross_entropy", "cross_entropy_back",
         )
     }
 )  # fmt: skip
-

@@ -35,6 +35,42 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
     return _by_dtype.get(dtype) or dtype.name
 
 
+def _checked(x: Array, dtype: np.dtype[Any]) -> None:
+    """Refuse to drop imaginary parts; a bool asks whether a number is 0, which loses nothing.
+
+    Raises:
+        DTypeError: complex to a real number.
+    """
+    if x.dtype.kind == "c" and dtype.kind not in "cb":
+        raise DTypeError(f"converting {x.dtype} to {dtype} drops the imaginary parts; take the real part or abs first")
+
+
+def number(value: Any, dtype: np.dtype[Any]) -> Array:
+    """A Python number as a 0-d array; floats are rounded to integers toward 0, too large floats become infinities.
+
+    Raises:
+        DTypeError: a complex number in a real dtype, or NaN or an infinity in an integer dtype.
+        ScalarRangeError: an int that the dtype cannot hold.
+    """
+    if not isinstance(value, (bool, int, float, complex)):
+        raise ArgumentError(f"{value!r} is no Python number")
+    if isinstance(value, complex) and dtype.kind not in "cb":
+        raise DTypeError(f"{value!r} is no {dtype_name(dtype)}; name a complex dtype")
+    if isinstance(value, float) and dtype.kind in "iu":
+        if value - value != 0:
+            raise DTypeError(f"{value!r} is no {dtype_name(dtype)}; name a floating dtype")
+        value = int(value)
+    try:
+        return np.asarray(value, dtype)
+    except FloatingPointError:  # the caller's numpy.seterr; a number is no place to stop for it
+        with np.errstate(all="ignore"):
+            return np.asarray(value, dtype)
+    except OverflowError:
+        raise ScalarRangeError(
+            f"the Python number {value} does not fit in {dtype_name(dtype)}; name a wider dtype, or convert first"
+        ) from None
+
+
 def _wide(x: Array) -> bool:
     """Whether products and sums of the array must be accumulated in a wider dtype (float16 and bfloat16)."""
     return x.dtype.itemsize == 2 and x.dtype.kind in "fV"
@@ -61,12 +97,11 @@ def ones(*, shape: Shape, target: Key) -> Array:
 def full(*, shape: Shape, fill_value: Any, target: Key) -> Array:
     """One value."""
     dtype = numpy_dtype(target.dtype)
-    if dtype.kind in "iu" and isinstance(fill_value, float) and not np.isfinite(fill_value):
-        raise DTypeError(f"full: {fill_value!r} is no {target.dtype}; name a floating dtype")
-    if dtype.kind != "c" and isinstance(fill_value, complex):
-        raise DTypeError(f"full: {fill_value!r} is no {target.dtype}; name a complex dtype")
+    value = number(fill_value, dtype)
+    if not shape:
+        return value
     out = np.empty(shape, dtype)
-    out[...] = fill_value
+    out[...] = value
     return out
 
 
@@ -74,7 +109,14 @@ def ramp(*, start: Any, step: Any, count: int, target: Key) -> Array:
     """``start + i * step``; of floats each element is computed by itself, so errors do not add up."""
     dtype = numpy_dtype(target.dtype)
     if isinstance(start, int) and isinstance(step, int):
-        return (np.arange(count, dtype=np.int64) * step + start).astype(dtype)
+        if dtype.kind in "iu" and count:
+            number(start, dtype)
+            number(start + (count - 1) * step, dtype)
+        if -(2**63) <= start and start + count * step < 2**63 and -(2**63) <= step < 2**63:
+            return (np.arange(count, dtype=np.int64) * step + start).astype(dtype)
+        if dtype.kind == "u":  # whose numbers end where they must, though a step between may wrap
+            wrapped = np.arange(count, dtype=np.uint64) * np.uint64(step % 2**64) + np.uint64(start % 2**64)
+            return wrapped.astype(dtype)
     return (np.arange(count, dtype=np.float64) * step + start).astype(dtype)
 
 
@@ -93,6 +135,8 @@ def from_data(*, data: Any, copy: bool | None, target: Key) -> Array:
         data = np.ma.getdata(data)
     if not hasattr(data, "__array__") and not hasattr(data, "__array_interface__") and hasattr(data, "__dlpack__"):
         data = np.from_dlpack(data)
+    if isinstance(data, (np.ndarray, np.generic)):
+        _checked(np.asarray(data), dtype)
     try:
         if isinstance(data, (list, tuple, bool, int, float, complex)):
             return np.array(data, dtype=dtype)
@@ -102,7 +146,9 @@ def from_data(*, data: Any, copy: bool | None, target: Key) -> Array:
     except (ValueError, TypeError) as error:
         if copy is False:
             what = getattr(data, "dtype", type(data).__name__)
-            raise AliasError(f"asarray: reading {what} as {target.dtype} needs a copy, and copy=False forbids it") from None
+            raise AliasError(
+                f"asarray: reading {what} as {target.dtype} needs a copy, and copy=False forbids it"
+            ) from None
         raise DTypeError(f"asarray: the data cannot be read as {target.dtype}: {error}") from None
 
 
@@ -113,8 +159,7 @@ def astype(x: Array, *, target: Key) -> Array:
         DTypeError: complex to real, which would drop the imaginary parts.
     """
     dtype = numpy_dtype(target.dtype)
-    if x.dtype.kind == "c" and dtype.kind != "c":
-        raise DTypeError(f"converting {x.dtype} to {dtype} drops the imaginary parts; take the real part or abs first")
+    _checked(x, dtype)
     return x.astype(dtype)
 
 
@@ -165,6 +210,11 @@ def reshape(x: Array, *, shape: Shape, copy: bool | None) -> Array:
 def permute_dims(x: Array, *, axes: Shape) -> Array:
     """Axes reordered."""
     return x.transpose(axes)
+
+
+def matrix_transpose(x: Array) -> Array:
+    """The last two axes exchanged."""
+    return x.mT
 
 
 def expand_dims(x: Array, *, axis: Shape) -> Array:
@@ -230,15 +280,13 @@ def take_back(g: Array, indices: Array, *, shape: Shape, axis: int) -> Array:
 def assign(x1: Array, x2: Any) -> Array:
     """``x2`` in the shape and dtype of ``x1``."""
     out = np.empty(x1.shape, x1.dtype)
-    np.copyto(out, x2, casting="unsafe")
+    assign_(out, x2)
     return out
 
 
 def assign_(x1: Array, x2: Any) -> None:
     """``x2`` written into ``x1``; a Python number out of range raises before anything is written."""
-    if not isinstance(x2, np.ndarray):
-        x2 = x1.dtype.type(x2)
-    np.copyto(x1, x2, casting="unsafe")
+    np.copyto(x1, x2 if isinstance(x2, np.ndarray) else number(x2, x1.dtype), casting="unsafe")
 
 
 # Elementwise ---------------------------------------------------------------------------------------------------------
@@ -258,12 +306,16 @@ def pow(x1: Any, x2: Any) -> Any:  # noqa: A001
     try:
         return np.power(x1, x2)
     except ValueError:
-        raise ArgumentError("pow: integers to a negative power are no integers; convert to a floating dtype first") from None
+        raise ArgumentError(
+            "pow: integers to a negative power are no integers; convert to a floating dtype first"
+        ) from None
 
 
 def where(condition: Array, x1: Any, x2: Any, *, target: Key) -> Array:
     """A choice between two."""
-    return np.where(condition, x1, x2).astype(numpy_dtype(target.dtype), copy=False)
+    dtype = numpy_dtype(target.dtype)
+    chosen = [v.astype(dtype, copy=False) if isinstance(v, np.ndarray) else number(v, dtype) for v in (x1, x2)]
+    return np.where(condition, *chosen)
 
 
 def relu(x: Array) -> Array:
@@ -286,6 +338,7 @@ def relu_back(g: Array, x: Array) -> Array:
 def sum(x: Array, *, axis: Shape, keepdims: bool, target: Key) -> Any:  # noqa: A001
     """Sum in the result's dtype; half precision is accumulated in float32."""
     dtype = numpy_dtype(target.dtype)
+    _checked(x, dtype)
     if dtype.itemsize == 2 and dtype.kind in "fV":
         return np.add.reduce(x, axis=axis, dtype=np.float32, keepdims=keepdims).astype(dtype)
     if not axis:
@@ -296,6 +349,7 @@ def sum(x: Array, *, axis: Shape, keepdims: bool, target: Key) -> Any:  # noqa: 
 def prod(x: Array, *, axis: Shape, keepdims: bool, target: Key) -> Any:
     """Product in the result's dtype; half precision is accumulated in float32."""
     dtype = numpy_dtype(target.dtype)
+    _checked(x, dtype)
     if dtype.itemsize == 2 and dtype.kind in "fV":
         return np.multiply.reduce(x, axis=axis, dtype=np.float32, keepdims=keepdims).astype(dtype)
     return np.multiply.reduce(x, axis=axis, dtype=dtype, keepdims=keepdims)

@@ -1,1 +1,122 @@
-"""Quantized integer CPU tensors for Tripoint"""
+"""Quantized integer tensors on the CPU. Owns the dtypes ``qint8`` and ``quint8`` on ``cpu.strided``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+import tripoint as tp
+from tripoint.plugin import Backend, DType, Pattern, Tensor, key, payload, real, strided, wrap
+from tripoint_quantized import _affine, _kernels, _ops
+from tripoint_quantized._affine import Affine as Affine
+from tripoint_quantized._affine import QuantizerError as QuantizerError
+from tripoint_quantized._kernels import Quantized
+from tripoint_quantized._ops import dequantize as dequantize
+from tripoint_quantized._ops import quantize as quantize
+
+__all__ = ["Affine", "QuantizerError", "affine", "backend", "dequantize", "qint8", "quantize", "quint8"]
+
+
+def _quantizer(q: Tensor) -> Affine:
+    """The quantizer of a tensor."""
+    return payload(q).quantizer  # type: ignore[no-any-return]
+
+
+def _int_repr(q: Tensor) -> Callable[[], Tensor]:
+    """Method: the integers as they are, int8 or uint8, read-only and not recorded."""
+    stored = tp.int8 if q.dtype is qint8 else tp.uint8
+    return lambda: wrap(key(q.device, strided, stored), payload(q).ints)
+
+
+def _dequantize(q: Tensor) -> Callable[[], Tensor]:
+    """Method: the numbers that the integers stand for, as float32."""
+    return lambda: dequantize(q)
+
+
+def _dtype(name: str) -> DType:
+    attributes = {"quantizer": _quantizer, "int_repr": _int_repr, "dequantize": _dequantize}
+    return DType(name, bits=8, plain=tp.float32, gradient=tp.float32, attributes=attributes)
+
+
+qint8 = _dtype("qint8")
+quint8 = _dtype("quint8")
+
+
+def affine(scale: Any, zero_point: Any = 0, dtype: DType = qint8, axis: int | None = None) -> Affine:
+    """A quantizer by which an integer ``n`` stands for ``scale * (n - zero_point)``.
+
+    Args:
+        scale: finite and above 0, kept as float32; with ``axis`` one per channel.
+        zero_point: the integer that stands for 0, in the range of ``dtype``; with ``axis`` one, or one per channel.
+        dtype: ``tripoint.qint8`` (-128..127) or ``tripoint.quint8`` (0..255).
+        axis: along which channels lie; a negative one counts from the end. No channels at all are legal.
+
+    Raises:
+        QuantizerError: a scale that is 0, negative, infinite or NaN.
+        ScalarRangeError: a zero point out of range.
+        ShapeError: lengths that differ, or a list without ``axis``.
+        ArgumentError: no number, or a zero point that is no integer.
+        DTypeError: not a dtype of this plugin.
+    """
+    if not isinstance(dtype, DType):
+        dtype = {"qint8": qint8, "quint8": quint8}.get(dtype, dtype)
+    return _affine.make(scale, zero_point, dtype, axis)
+
+
+def _describe(q: Quantized) -> dict[str, Any]:
+    said = q.quantizer.dtype
+    array = q.ints
+    return {
+        "dtype": said,
+        "address": array.__array_interface__["data"][0],
+        "nbytes": array.nbytes,
+        "strides": array.strides,  # one byte an element
+        "readonly": True,
+    }
+
+
+backend = Backend(
+    "cpu",
+    strided,
+    (qint8, quint8),
+    payload=Quantized,
+    describe=_describe,
+    aliases=lambda out, x: np.may_share_memory(out.ints, x.ints),
+    decode=_kernels.dequantize,
+    encode=_kernels.requantize,
+    cheap=False,
+    frozen=True,
+    summary=_kernels.summary,
+)
+
+_FLOAT = Pattern("cpu", "strided", "float32")
+_REAL = Pattern("cpu", "strided", real)
+backend.to(_FLOAT)(_kernels.dequantize)
+backend.kernels(
+    copy=_kernels.copy,
+    reshape=_kernels.reshape,
+    permute_dims=_kernels.permute_dims,
+    getitem=_kernels.getitem,
+    to_text=_kernels.to_text,
+)
+for _one in (qint8, quint8):
+    backend.kernel(_ops.encode, args=(_REAL, _one))(_kernels.quantize)
+    # The core's derivatives are for plain dtypes; gradients of quantized tensors are float32.
+    backend.derivative("to", args=(_one, _FLOAT), x=lambda g: g)
+    backend.derivative("copy", args=(_one,), x=lambda g: g)
+    backend.derivative("reshape", args=(_one,), x=lambda g, x_shape: tp.reshape(g, x_shape))
+    backend.derivative("permute_dims", args=(_one,), x=_ops.permute_back)
+    backend.derivative("getitem", args=(_one,), x=_ops.getitem_back)
+for _a, _b in product((qint8, quint8), repeat=2):
+    backend.kernel("matmul", args=(_a, _b), out=tp.float32)(_kernels.matmul)
+    backend.derivative("matmul", args=(_a, _b), x1=_ops.matmul_x1, x2=_ops.matmul_x2)
+backend.kernel(_ops.pass_inside, args=(_REAL, _REAL))(_kernels.pass_inside)
+backend.derivative(_ops.encode, x=lambda g, x, quantizer: _ops.pass_inside(g, x, quantizer=quantizer))
+backend.derivative(
+    _ops.pass_inside,
+    g=lambda v, x, quantizer: _ops.pass_inside(v, x, quantizer=quantizer),
+    x=lambda v: None,  # the edges of the range are no slope
+)

@@ -1,1 +1,124 @@
-"""Sparse coordinate (COO) CPU tensors for Tripoint"""
+"""Sparse coordinate (COO) tensors on the CPU. Owns ``cpu.sparse_coo`` for the plain dtypes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tripoint as tp
+from tripoint.plugin import Backend, DType, Layout, Tensor, key, payload, scalar, strided, wrap
+from tripoint_sparse_coo import _kernels, _ops
+from tripoint_sparse_coo import sparse as sparse
+from tripoint_sparse_coo._coo import COO, Array, coalesce
+from tripoint_sparse_coo._ops import align, gather, sampled_matmul, sum_back, transposed
+
+__all__ = ["backend", "sparse", "sparse_coo"]
+
+
+def _indices(s: Tensor) -> Tensor:
+    """Positions: int64 (ndim, nnz), read-only."""
+    return wrap(key(s.device, strided, tp.int64), payload(s).indices)
+
+
+def _values(s: Tensor) -> Tensor:
+    """Stored values (nnz,), read-only and not recorded."""
+    return wrap(key(s.device, strided, s.dtype), payload(s).values)
+
+
+sparse_coo = Layout(
+    "sparse_coo",
+    views=False,
+    attributes={
+        "indices": _indices,
+        "values": _values,
+        "nnz": lambda s: payload(s).nnz,
+        "is_canonical": lambda s: payload(s).canonical,
+    },
+    gradient_like=_ops.gradient_like,
+)
+
+
+def _describe(p: COO) -> dict[str, Any]:
+    # No single allocation and no strides; writable, since in-place operators bind a new payload.
+    nbytes = p.indices.nbytes + p.values.nbytes
+    return {"dtype": _dtype(p.values), "address": None, "nbytes": nbytes, "strides": None, "readonly": False}
+
+
+def _dtype(values: Array) -> DType | None:
+    found = getattr(tp, values.dtype.name, None)
+    return found if isinstance(found, DType) else None
+
+
+backend = Backend(
+    "cpu",
+    sparse_coo,
+    payload=COO,
+    describe=_describe,
+    aliases=lambda out, x: np.shares_memory(out.values, x.values) or np.shares_memory(out.indices, x.indices),
+    to_strided=_kernels.densify,
+    from_strided=_kernels.like,
+    cheap=False,
+    frozen=True,
+    summary=_kernels.summary,
+)
+
+backend.to("cpu.strided")(_kernels.densify)
+backend.from_("cpu.strided")(_kernels.sparsify)
+backend.kernels(
+    zeros=_kernels.zeros,
+    astype=_kernels.astype,
+    copy=_kernels.copy,
+    to_text=_kernels.to_text,
+    add=_kernels.add_sparse,
+    subtract=_kernels.subtract_sparse,
+    multiply=_kernels.multiply_sparse,
+    negative=_kernels.on_values(np.negative, linear=True),
+    abs=_kernels.on_values(np.absolute, linear=False),
+    sign=_kernels.on_values(np.sign, linear=False),
+    square=_kernels.on_values(np.square, linear=False),
+    permute_dims=_kernels.permute_dims,
+)
+backend.kernel("sum", out=strided)(_kernels.sum_axes)
+
+_SPARSE_DENSE: tuple[Any, ...] = (sparse_coo, strided)
+_DENSE_SPARSE: tuple[Any, ...] = (strided, sparse_coo)
+for _name, _out in (("matmul", strided), ("add", strided), ("subtract", strided), ("multiply", sparse_coo)):
+    backend.kernel(_name, args=_SPARSE_DENSE, out=_out)(getattr(_kernels, f"{_name}_sparse_dense"))
+    backend.kernel(_name, args=_DENSE_SPARSE, out=_out)(getattr(_kernels, f"{_name}_dense_sparse"))
+backend.kernel("multiply", args=(sparse_coo, scalar))(_kernels.multiply_sparse_scalar)
+backend.kernel("multiply", args=(scalar, sparse_coo))(_kernels.multiply_scalar_sparse)
+
+backend.kernel(_ops.coalesce)(coalesce)
+backend.kernel(align)(_kernels.align)
+backend.kernel(gather, args=_DENSE_SPARSE, out=lambda keys: keys[1].replace(dtype=keys[0].dtype))(_kernels.gather)
+backend.kernel(
+    sampled_matmul, args=(strided, strided, sparse_coo), out=lambda keys: keys[2].replace(dtype=keys[0].dtype)
+)(_kernels.sampled_matmul)
+
+# The core's formula for a product would form the gradient of the sparse operand as a full matrix. Those of the other
+# operators do: what they give is fitted by the layout's gradient_like.
+backend.derivative(
+    "matmul",
+    args=_SPARSE_DENSE,
+    x1=lambda g, x1, x2: sampled_matmul(g, x2, x1),
+    x2=lambda g, x1: tp.matmul(transposed(x1), g),
+)
+backend.derivative(
+    "matmul",
+    args=_DENSE_SPARSE,
+    x1=lambda g, x2: tp.matmul(g, transposed(x2)),
+    x2=lambda g, x1, x2: sampled_matmul(transposed(x1), transposed(g), x2),
+)
+backend.derivative("sum", args=(sparse_coo,), x=sum_back)
+# A pattern is no number: it has no gradient. Gradients `v` of sparse results come on the pattern of the result.
+backend.derivative(_ops.coalesce, s=lambda v: v)
+backend.derivative(gather, args=_DENSE_SPARSE, g=lambda v: v, pattern=lambda v: None)
+backend.derivative(align, g=lambda v: v, pattern=lambda v: None)
+backend.derivative(
+    sampled_matmul,
+    args=(strided, strided, sparse_coo),
+    g=lambda v, x2: tp.matmul(v, x2),
+    x2=lambda v, g: tp.matmul(transposed(v), g),
+    pattern=lambda v: None,
+)

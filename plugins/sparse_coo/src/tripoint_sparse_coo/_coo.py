@@ -85,7 +85,8 @@ def order_of(indices: Array) -> Array:
 
 def repeats(indices: Array) -> Array:
     """For sorted columns, whether each but the first equals the one before it: bool of shape (nnz - 1,)."""
-    return np.all(indices[:, 1:] == indices[:, :-1], axis=0)
+    same: Array = np.all(indices[:, 1:] == indices[:, :-1], axis=0)
+    return same
 
 
 def _is_half(dtype: np.dtype[Any]) -> bool:
@@ -97,9 +98,10 @@ def sum_groups(values: Array, starts: Array) -> Array:
 
     ``add.at`` and SciPy's conversions add one by one, so float32 stops counting at 2**24; ``reduceat`` does not.
     """
-    if _is_half(values.dtype):
-        return np.add.reduceat(values.astype(np.float32), starts, dtype=np.float32).astype(values.dtype)
-    return np.add.reduceat(values, starts, dtype=values.dtype)
+    with np.errstate(all="ignore"):
+        if _is_half(values.dtype):
+            return np.add.reduceat(values.astype(np.float32), starts, dtype=np.float32).astype(values.dtype)
+        return np.add.reduceat(values, starts, dtype=values.dtype)
 
 
 def coalesce(x: COO) -> COO:
@@ -146,4 +148,5 @@ def read_at(dense: Array, indices: Array) -> Array:
     )
     if not where:
         return np.full(indices.shape[1], dense, dense.dtype)
-    return dense[where]
+    found: Array = dense[where]
+    return found

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
+
 from tripoint.errors import DTypeError, LayoutError, ShapeError, SizeError
 from tripoint.plugin import Key
 from tripoint_dense_cpu import numpy_dtype
-
 from tripoint_sparse_coo._coo import COO, Array, Shape, coalesce, locate, make, read_at, same_pattern
 
 #: elements of one block of a sampled product; both gathered blocks fit the second-level cache.
@@ -28,7 +28,9 @@ def densify(x: COO) -> Array:
         SizeError: more elements than fit in 63 bits.
     """
     if math.prod(x.shape) > 2**63 - 1:
-        raise SizeError(f"a strided tensor of shape {x.shape} would have {math.prod(x.shape)} elements, more than fit in 63 bits")
+        raise SizeError(
+            f"a strided tensor of shape {x.shape} would have {math.prod(x.shape)} elements, more than fit in 63 bits"
+        )
     x = coalesce(x)
     out = np.zeros(x.shape, x.values.dtype)
     if x.nnz:
@@ -134,7 +136,7 @@ def sampled_matmul(g: Array, x2: Array, pattern: COO) -> COO:
     pattern = coalesce(pattern)
     rows, columns = pattern.indices
     if g.ndim == 1:
-        return pattern.with_values(g[rows] * x2[columns])
+        return pattern.with_values(_apply(np.multiply, g[rows], x2[columns]))
     a, b = _wide(g), _wide(x2)
     values = np.empty(pattern.nnz, a.dtype)
     step = max(1, BLOCK // max(1, g.shape[1]))
@@ -145,6 +147,12 @@ def sampled_matmul(g: Array, x2: Array, pattern: COO) -> COO:
 
 
 # Elementwise ---------------------------------------------------------------------------------------------------------
+
+
+def _apply(ufunc: Any, *values: Any) -> Any:
+    """A ufunc without NumPy's warnings, and deaf to the caller's ``numpy.seterr``."""
+    with np.errstate(all="ignore"):
+        return ufunc(*values)
 
 
 def gather(g: Array, pattern: COO) -> COO:
@@ -171,13 +179,12 @@ def multiply_sparse_dense(x1: COO, x2: Array) -> COO:
     Raises:
         LayoutError: the strided operand would enlarge the result beyond the sparse operand's shape.
     """
-    if np.broadcast_shapes(x1.shape, x2.shape) != x1.shape:
+    if (shape := _broadcast(x1.shape, x2.shape)) != x1.shape:
         raise LayoutError(
-            f"multiply: a sparse operand of shape {x1.shape} and a strided one of shape {x2.shape} broadcast to "
-            f"{np.broadcast_shapes(x1.shape, x2.shape)}; the result must have the sparse operand's shape, so convert it "
-            "first: x.to(layout='strided')"
+            f"multiply: a sparse operand of shape {x1.shape} and a strided one of shape {x2.shape} broadcast to {shape}; "
+            "the result must have the sparse operand's shape, so convert it first: x.to(layout='strided')"
         )
-    return x1.with_values(x1.values * read_at(x2, x1.indices))
+    return x1.with_values(_apply(np.multiply, x1.values, read_at(x2, x1.indices)))
 
 
 def multiply_dense_sparse(x1: Array, x2: COO) -> COO:
@@ -187,12 +194,12 @@ def multiply_dense_sparse(x1: Array, x2: COO) -> COO:
 
 def multiply_sparse_scalar(x1: COO, x2: Any) -> COO:
     """Values times a number."""
-    return x1.with_values(x1.values * x2)
+    return x1.with_values(_apply(np.multiply, x1.values, x2))
 
 
 def multiply_scalar_sparse(x1: Any, x2: COO) -> COO:
     """Values times a number."""
-    return x2.with_values(x2.values * x1)
+    return x2.with_values(_apply(np.multiply, x1, x2.values))
 
 
 def multiply_sparse(x1: COO, x2: COO) -> COO:
@@ -200,10 +207,22 @@ def multiply_sparse(x1: COO, x2: COO) -> COO:
     _same_shape("multiply", x1.shape, x2.shape)
     x1, x2 = coalesce(x1), coalesce(x2)
     if same_pattern(x1, x2):
-        return x1.with_values(x1.values * x2.values)
+        return x1.with_values(_apply(np.multiply, x1.values, x2.values))
     at = locate(x1.indices, x2.indices)
     found = at >= 0
-    return COO(x1.shape, x1.indices[:, found], x1.values[found] * x2.values[at[found]], True)
+    values = _apply(np.multiply, x1.values[found], x2.values[at[found]])
+    return COO(x1.shape, x1.indices[:, found], values, True)
+
+
+def _broadcast(a: Shape, b: Shape) -> Shape:
+    """The shape that both broadcast to; NumPy's function refuses shapes of more than 2**63 elements."""
+    count = max(len(a), len(b))
+    out = []
+    for s, t in zip((1,) * (count - len(a)) + a, (1,) * (count - len(b)) + b, strict=True):
+        if s != t and 1 not in (s, t):
+            raise ShapeError(f"shapes {a} and {b} do not broadcast: sizes {s} and {t} of one axis must be equal or 1")
+        out.append(t if s == 1 else s)
+    return tuple(out)
 
 
 def _same_shape(name: str, a: Shape, b: Shape) -> None:
@@ -216,7 +235,7 @@ def _merge(name: str, x1: COO, x2: COO, ufunc: Any) -> COO:
     _same_shape(name, x1.shape, x2.shape)
     x1, x2 = coalesce(x1), coalesce(x2)
     if same_pattern(x1, x2):
-        return x1.with_values(ufunc(x1.values, x2.values))
+        return x1.with_values(_apply(ufunc, x1.values, x2.values))
     second = x2.values if ufunc is np.add else np.negative(x2.values)
     joined = np.concatenate([x1.indices, x2.indices], axis=1)
     return coalesce(COO(x1.shape, joined, np.concatenate([x1.values, second]), False))
@@ -238,7 +257,7 @@ def _densified(name: str, x: COO, other: Array) -> Array:
     Raises:
         LayoutError: the strided operand is smaller than the result, which would then cost memory nobody has yet.
     """
-    shape = np.broadcast_shapes(x.shape, other.shape)
+    shape = _broadcast(x.shape, other.shape)
     if other.shape != shape:
         size = math.prod(shape) * other.itemsize
         raise LayoutError(
@@ -258,22 +277,22 @@ def _bytes(count: float) -> str:
 
 def add_sparse_dense(x1: COO, x2: Array) -> Any:
     """Strided sum."""
-    return np.add(_densified("add", x1, x2), x2)
+    return _apply(np.add, _densified("add", x1, x2), x2)
 
 
 def add_dense_sparse(x1: Array, x2: COO) -> Any:
     """Strided sum."""
-    return np.add(x1, _densified("add", x2, x1))
+    return _apply(np.add, x1, _densified("add", x2, x1))
 
 
 def subtract_sparse_dense(x1: COO, x2: Array) -> Any:
     """Strided difference."""
-    return np.subtract(_densified("subtract", x1, x2), x2)
+    return _apply(np.subtract, _densified("subtract", x1, x2), x2)
 
 
 def subtract_dense_sparse(x1: Array, x2: COO) -> Any:
     """Strided difference."""
-    return np.subtract(x1, _densified("subtract", x2, x1))
+    return _apply(np.subtract, x1, _densified("subtract", x2, x1))
 
 
 def on_values(ufunc: Any, linear: bool) -> Callable[[COO], COO]:
@@ -281,7 +300,7 @@ def on_values(ufunc: Any, linear: bool) -> Callable[[COO], COO]:
 
     def kernel(x: COO) -> COO:
         x = x if linear else coalesce(x)
-        return x.with_values(ufunc(x.values))
+        return x.with_values(_apply(ufunc, x.values))
 
     kernel.__name__ = f"{ufunc.__name__}_values"
     return kernel

@@ -1,0 +1,213 @@
+"""Kernels over quantized payloads: plain functions that never change an operand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tripoint.errors import AliasError, DTypeError, ShapeError
+from tripoint_quantized._affine import Affine, Array, Shape
+
+_STORED = {"qint8": np.dtype(np.int8), "quint8": np.dtype(np.uint8)}
+
+
+class Quantized:
+    """Integers and the quantizer that says what they stand for. Immutable, its array included.
+
+    Attributes:
+        ints: int8 or uint8, of any shape and strides.
+        quantizer: an Affine whose axis, if it has one, is counted from 0 and has as many channels as ``ints``.
+    """
+
+    __slots__ = ("ints", "quantizer")
+
+    ints: Array
+    quantizer: Affine
+
+    def __init__(self, ints: Array, quantizer: Affine) -> None:
+        ints.flags.writeable = False
+        object.__setattr__(self, "ints", ints)
+        object.__setattr__(self, "quantizer", quantizer)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"quantized payloads are immutable; {name} cannot be set")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"quantized payloads are immutable; {name} cannot be deleted")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Quantized, (self.ints, self.quantizer)
+
+    @property
+    def shape(self) -> Shape:
+        """Sizes of the axes."""
+        return self.ints.shape
+
+    def __repr__(self) -> str:
+        return f"Quantized({self.shape}, {self.quantizer})"
+
+
+# Numbers to integers and back ----------------------------------------------------------------------------------------
+
+
+def _steps(x: Array, quantizer: Affine) -> Array:
+    """float32: how many scales from 0, rounded half to even, plus the zero point; neither clamped nor free of NaN."""
+    scales, zero_points = quantizer.spread(x.ndim)
+    # Divided, not multiplied by a reciprocal, and rounded before the zero point comes: both move exact halves.
+    steps = np.asarray(np.divide(x, scales, dtype=np.float32, casting="unsafe"))
+    np.rint(steps, out=steps)
+    steps += zero_points.astype(np.float32)
+    return steps
+
+
+def quantize(x: Array, *, quantizer: Affine) -> Quantized:
+    """The nearest integers. NaN becomes the zero point; what is out of range, infinities included, the nearer end."""
+    quantizer = quantizer.fit(x.shape)
+    low, high = quantizer.range
+    with np.errstate(all="ignore"):
+        steps = _steps(x.astype(np.float32, copy=False), quantizer)
+        nan = np.isnan(steps)
+        # Clamped as floats: what does not fit an integer would be converted to an arbitrary one.
+        np.clip(steps, low, high, out=steps)
+        if nan.any():
+            np.copyto(steps, quantizer.spread(x.ndim)[1], where=nan, casting="unsafe")
+        return Quantized(steps.astype(_STORED[quantizer.dtype.name]), quantizer)
+
+
+def pass_inside(g: Array, x: Array, *, quantizer: Affine) -> Array:
+    """``g`` where quantizing ``x`` does not clamp, 0 elsewhere; NaN passes nothing."""
+    quantizer = quantizer.fit(x.shape)
+    low, high = quantizer.range
+    with np.errstate(all="ignore"):
+        steps = _steps(x.astype(np.float32, copy=False), quantizer)
+    return np.where((steps >= low) & (steps <= high), g, g.dtype.type(0))
+
+
+def dequantize(q: Quantized) -> Array:
+    """float32: ``scale * (n - zero point)``, rounded once."""
+    scales, zero_points = q.quantizer.spread(q.ints.ndim)
+    with np.errstate(all="ignore"):  # a scale near the largest float32 gives infinities
+        return np.asarray(np.multiply(np.subtract(q.ints, zero_points, dtype=np.int32), scales, dtype=np.float32))
+
+
+def requantize(dense: Array, like: Quantized) -> Quantized:
+    """The dtype's hook: numbers with the quantizer of ``like``, where its channels fit."""
+    return quantize(dense, quantizer=like.quantizer)
+
+
+def to_text(q: Quantized) -> str:
+    """The numbers that the integers stand for, abbreviated when there are many."""
+    return np.array2string(dequantize(q), separator=", ", threshold=1000, edgeitems=3)
+
+
+def summary(q: Quantized) -> str:
+    """A few words for printing."""
+    return f"quantizer={q.quantizer}"
+
+
+# Structure -----------------------------------------------------------------------------------------------------------
+
+
+def copy(q: Quantized) -> Quantized:
+    """The same integers in memory of their own."""
+    return Quantized(np.array(q.ints, order="C"), q.quantizer)
+
+
+def reshape(q: Quantized, *, shape: Shape, copy: bool | None) -> Quantized:
+    """Another shape in row-major order.
+
+    Raises:
+        ShapeError: quantized per channel; no axis of the result would hold the channels.
+        AliasError: ``copy=False`` and the strides do not allow sharing.
+    """
+    if q.quantizer.axis is not None and shape != q.shape:
+        raise ShapeError(
+            f"reshape of a tensor quantized per channel along axis {q.quantizer.axis}, from {q.shape} to {shape}; "
+            "dequantize it first"
+        )
+    ints = q.ints.reshape(shape)
+    shared = ints.size == 0 or np.may_share_memory(ints, q.ints)
+    if copy is False and not shared:
+        raise AliasError(f"reshape of shape {q.shape} to {shape} needs a copy, and copy=False forbids it")
+    return Quantized(ints.copy() if copy and shared else ints, q.quantizer)
+
+
+def permute_dims(q: Quantized, *, axes: Shape) -> Quantized:
+    """Axes reordered, the channels' among them."""
+    axis = q.quantizer.axis
+    return Quantized(q.ints.transpose(axes), q.quantizer.on_axis(None if axis is None else axes.index(axis)))
+
+
+def getitem(q: Quantized, *, key: tuple[Any, ...]) -> Quantized:
+    """Basic indexing; an int along the channels leaves one channel's scale and zero point."""
+    ints = q.ints[(*key, ...)]
+    old = q.quantizer
+    if old.axis is None:
+        return Quantized(ints, old)
+    source = made = 0
+    for k in key:
+        if k is not None:
+            if source == old.axis:
+                break
+            source += 1
+        made += k is None or k.__class__ is slice
+    axis = made if k.__class__ is slice else None
+    return Quantized(ints, Affine(np.array(old.scales[k]), np.array(old.zero_points[k]), old.dtype, axis))
+
+
+# Products ------------------------------------------------------------------------------------------------------------
+
+
+def _accumulate(a: Array, b: Array) -> Array:
+    """The exact integer product of 8-bit matrices.
+
+    BLAS multiplies blocks as float32, short enough for every partial sum to be at most 2**24 and so exact; the blocks are
+    added as integers.
+    """
+    largest = [128 if v.dtype == np.int8 else 255 for v in (a, b)]
+    block = 1 << (((1 << 24) // (largest[0] * largest[1])).bit_length() - 1)
+    k = a.shape[-1]
+    # Below this length all terms of the product with its zero points fit in 32 bits.
+    wide = np.int32 if k <= 8192 else np.int64
+    at = 0
+    out = None
+    while out is None or at < k:
+        left, right = a[..., at : at + block], b[..., at : at + block, :]
+        part = np.matmul(left.astype(np.float32), right.astype(np.float32)).astype(wide)
+        out = part if out is None else np.add(out, part, out=out)
+        at += block
+    return out
+
+
+def matmul(x1: Quantized, x2: Quantized) -> Array:
+    """float32 product of the numbers that the integers stand for, rounded once at the end.
+
+    Raises:
+        DTypeError: channels along an axis that is summed or stacked.
+    """
+    for name, q, axis in (("x1", x1, None), ("x2", x2, x2.ints.ndim - 1)):
+        own = q.quantizer.axis
+        if own is not None and (own != axis or q.ints.ndim < 2):
+            raise DTypeError(
+                f"matmul takes x1 with one scale and x2 with one or one per column; {name} of shape {q.shape} has channels "
+                f"along axis {own}; dequantize it first"
+            )
+    a = x1.ints if x1.ints.ndim > 1 else x1.ints[None, :]
+    b = x2.ints if x2.ints.ndim > 1 else x2.ints[:, None]
+    if a.shape[-1] != b.shape[-2]:
+        raise ValueError("inner sizes")  # the operator's shape rule words it
+    total = _accumulate(a, b)
+    za, zb = (q.quantizer.zero_points.astype(total.dtype) for q in (x1, x2))
+    # sum (a - za) (b - zb), multiplied out
+    if za.any():
+        total -= za * b.sum(axis=-2, keepdims=True, dtype=total.dtype)
+    if zb.any():
+        total -= zb * a.sum(axis=-1, keepdims=True, dtype=total.dtype)
+        total += a.shape[-1] * za * zb
+    with np.errstate(all="ignore"):
+        scale = np.multiply(x1.quantizer.scales, x2.quantizer.scales, dtype=np.float64)
+        out = np.multiply(total, scale).astype(np.float32)
+    if x1.ints.ndim == 1:
+        out = out[..., 0, :]
+    return out[..., 0] if x2.ints.ndim == 1 else out
