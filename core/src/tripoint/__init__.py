@@ -11,7 +11,7 @@ from tripoint.autograd import gradients as gradients
 from tripoint.devices import Device as Device
 from tripoint.dtypes import DType as DType
 from tripoint.dtypes import bfloat16 as bfloat16
-from tripoint.dtypes import bool_ as bool
+from tripoint.dtypes import bool_ as _bool
 from tripoint.dtypes import complex64 as complex64
 from tripoint.dtypes import complex128 as complex128
 from tripoint.dtypes import float16 as float16
@@ -116,6 +116,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+bool: DType = _bool  # the standard's name
+
 _PLANNED = frozenset(
     [
         "vjp",
@@ -154,6 +156,18 @@ _PLANNED = frozenset(
 )
 
 
+_added: list[str] = []
+
+
+def _forget_names() -> None:
+    """A plugin that is blocked takes its names along."""
+    while _added:
+        globals().pop(_added.pop(), None)
+
+
+plugins.on_change.append(_forget_names)
+
+
 def __getattr__(name: str) -> Any:
     """Parts that load at first need, and names that installed plugins add."""
     if name == "nn":
@@ -172,6 +186,7 @@ def __getattr__(name: str) -> Any:
             pass
         else:
             globals()[name] = found
+            _added.append(name)
             return found
         if name in _PLANNED:
             raise errors.TensorAttributeError(f"tripoint.{name} is planned; version {__version__} does not have it")

@@ -25,8 +25,8 @@ from tripoint.dtypes import DTypeClass as DTypeClass
 from tripoint.errors import RegistrationError
 from tripoint.hookspecs import PROJECT
 from tripoint.kernels import SCALAR as scalar
+from tripoint.kernels import Derivative as Derivative
 from tripoint.kernels import Pattern as Pattern
-from tripoint.kernels import derivative as derivative
 from tripoint.kernels import make_derivative as _make_derivative
 from tripoint.kernels import row_of as row_of
 from tripoint.keys import Key as Key
@@ -35,6 +35,7 @@ from tripoint.layouts import Layout as Layout
 from tripoint.layouts import LayoutSpec as LayoutSpec
 from tripoint.layouts import strided as strided
 from tripoint.plugins import Registry as Registry
+from tripoint.plugins import plugin_of as _plugin_of
 from tripoint.rules import DTypeRule as DTypeRule
 from tripoint.schema import Row as Row
 from tripoint.schema import rows as _rows
@@ -61,6 +62,7 @@ __all__ = [
     "DType",
     "DTypeClass",
     "DTypeRule",
+    "Derivative",
     "Device",
     "Key",
     "Layer",
@@ -255,28 +257,9 @@ class Backend:
         self._staged.append(stage)
 
     def _pattern(self, value: Any) -> Pattern:
-        device = self.patterns[0].device
-        if isinstance(value, Pattern):
-            return value
-        if isinstance(value, Backend):
-            return value.patterns[0]
-        if isinstance(value, Layout):
-            own = value is self.layout and self.dtypes
-            return self.patterns[0] if own else Pattern(device, value.name)
-        if isinstance(value, DType):
-            return Pattern(device, self.layout.name, value.name)
-        if isinstance(value, DTypeClass):
-            return Pattern(device, self.layout.name, value)
-        if isinstance(value, tuple):
-            words = [
-                v.type if isinstance(v, Device) else v.name if isinstance(v, (Layout, DType)) else v for v in value
-            ]
-            return Pattern(*words)
-        if isinstance(value, str):
-            parts = value.split(".")
-            if len(parts) in (2, 3):
-                return Pattern(*parts)
-        raise RegistrationError(f"{value!r} is no argument pattern; write a Layout, a DType, 'device.layout' or scalar")
+        if value is self.layout and self.dtypes:
+            return self.patterns[0]
+        return as_pattern(value, self.patterns[0].device, self.layout.name)
 
     def to(self, point: Any, *, source: Any = None) -> Callable[[F], F]:
         """Decorate the kernel that converts payloads of this backend (or of ``source``) to another point."""
@@ -330,8 +313,67 @@ class Backend:
             stage(registry)
 
 
+def as_pattern(value: Any, device: str = "*", layout: str = "*") -> Pattern:
+    """An argument pattern as authors write it; what ``value`` does not say is ``device`` and ``layout``.
+
+    Args:
+        value: a Pattern, a Backend, a Layout, a DType, a class of dtypes, a tuple of device, layout and dtype, or a point
+            such as ``"cpu.strided"``.
+
+    Raises:
+        RegistrationError: anything else.
+    """
+    if isinstance(value, Pattern):
+        return value
+    if isinstance(value, Backend):
+        return value.patterns[0]
+    if isinstance(value, Layout):
+        return Pattern(device, value.name)
+    if isinstance(value, DType):
+        return Pattern(device, layout, value.name)
+    if isinstance(value, DTypeClass):
+        return Pattern(device, layout, value)
+    if isinstance(value, tuple) and len(value) in (2, 3):
+        words = [v.type if isinstance(v, Device) else v.name if isinstance(v, (Layout, DType)) else v for v in value]
+        return Pattern(*words)
+    if isinstance(value, str):
+        parts = value.split(".")
+        if len(parts) in (2, 3):
+            return Pattern(*parts)
+    raise RegistrationError(f"{value!r} is no argument pattern; write a Layout, a DType, 'device.layout' or scalar")
+
+
+def derivative(
+    operator: Callable[..., Any] | str, *, args: tuple[Any, ...] | None = None, **functions: Callable[..., Any]
+) -> Derivative:
+    """State the derivative of an operator: for each operand, a function from the gradient of the result to its gradient.
+
+    The parameters after the first say what the function needs: operands and ``out`` (saved), ``<operand>_shape`` and
+    ``<operand>_key`` (of the receiving tensor; nothing is saved), and metadata by its own name. Written in operators.
+    The engine sums broadcast axes, casts, and fills up, so a formula need not. It counts as stated by the installed
+    plugin whose package ``functions`` come from, else by the running program.
+
+    Args:
+        operator: the operator, or its qualified name.
+        args: one pattern per dispatch argument, on any device: a Layout, a DType, ``"cpu.strided"``, or a `Pattern`. Without
+            it the row holds for plain dtypes in any layout.
+        functions: ``operand=function``.
+
+    Raises:
+        RegistrationError: an operand that the operator does not have, a parameter that nothing provides, or another
+            derivative on the same patterns stated before.
+    """
+    given = tuple(as_pattern(a) for a in args) if args is not None else None
+    made = _make_derivative(operator, given, functions)
+    owner = _plugin_of(next(iter(functions.values())))
+    registry = Registry(owner.name, owner.version) if owner is not None else Registry()
+    registry.derivative(made)
+    registry.commit()
+    return made
+
+
 def register(backend: Backend) -> None:
-    """Register a backend of the running program itself, without an entry point.
+    """Register a backend of the running program itself, without an entry point. Once more is no change.
 
     Raises:
         RegistrationError: something does not fit the schema; nothing is changed.

@@ -199,7 +199,7 @@ def _read(dist: Distribution, seen: set[str]) -> Plugin | None:
     if not entries:
         return None
     said = dist.metadata
-    name, version = (said[field] if field in said else None for field in ("Name", "Version"))
+    name, version = (said[f] if f in said else None for f in ("Name", "Version"))  # noqa: SIM401 - it has no get
     plugin = Plugin(normalise(name or stem), version or "?")
     for entry in entries:
         plugin.entries.setdefault(entry.group, []).append(entry)
@@ -474,7 +474,14 @@ def load(plugin: Plugin, group: str = BACKENDS) -> bool:
                 plugin.failed.add(group)
                 if not plugin.loaded:  # what works of it goes on
                     plugin.state = "broken"
+                    unregister(plugin.name)  # what its modules stated while they were imported
     return group in plugin.loaded
+
+
+def plugin_of(fn: Callable[..., Any]) -> Plugin | None:
+    """The installed plugin whose package a function comes from, or ``None``: it is the running program's own."""
+    package = (getattr(fn, "__module__", None) or "__main__").partition(".")[0]
+    return next((p for p in found().values() if package in p.packages), None)
 
 
 def guarded(origin: Origin, what: str, fn: Callable[..., Any], *args: Any) -> Any:

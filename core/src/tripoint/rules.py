@@ -210,26 +210,44 @@ def check_shape(shape: object, name: str = "shape") -> Shape:
         ShapeError: a negative size.
         SizeError: more than 2**63 - 1 elements.
     """
-    sizes: Sequence[Any]
-    if isinstance(shape, (tuple, list)):
-        sizes = shape
-    elif hasattr(shape, "__index__") and not isinstance(shape, bool):
-        sizes = (shape,)
-    elif isinstance(shape, (str, bytes)) or not hasattr(shape, "__iter__"):
-        raise ArgumentError(f"{name} must be an int or a sequence of ints, not {shape!r}")
-    else:
-        sizes = list(shape)
-    try:
-        out = tuple([s if s.__class__ is int else _size(s) for s in sizes])
-    except TypeError:
-        bad = next(s for s in sizes if not hasattr(s, "__index__") or isinstance(s, bool))
-        raise ArgumentError(f"{name} must hold ints; {bad!r} in {tuple(sizes)!r} is a {type(bad).__name__}") from None
+    out = ints(shape, name)
     for s in out:
         if s < 0:
             raise ShapeError(f"{name} {out} has the negative size {s}; sizes start at 0")
     if prod(out) > LARGEST:
         raise SizeError(f"{name} {out} has {prod(out)} elements, more than the {LARGEST} that fit in 63 bits")
     return out
+
+
+def ints(value: object, name: str) -> Shape:
+    """An int, or a sequence of ints, as a tuple of Python ints of any sign.
+
+    Raises:
+        ArgumentError: something else, or a sequence that holds something else.
+    """
+    items: Sequence[Any]
+    if isinstance(value, (tuple, list)):
+        items = value
+    else:
+        try:
+            return (_size(value),)
+        except (TypeError, ShapeError):
+            pass  # arrays of several elements have __index__ too
+        try:
+            if isinstance(value, (str, bytes)):
+                raise TypeError
+            items = list(value)  # type: ignore[call-overload]
+        except TypeError:
+            raise ArgumentError(f"{name} must be an int or a sequence of ints, not {value!r}") from None
+    out = []
+    for item in items:
+        try:
+            out.append(item if item.__class__ is int else _size(item))
+        except (TypeError, ShapeError):
+            raise ArgumentError(
+                f"{name} must hold ints; {item!r} in {tuple(items)!r} is a {type(item).__name__}"
+            ) from None
+    return tuple(out)
 
 
 def _size(value: Any) -> int:
@@ -318,11 +336,13 @@ _axes: dict[tuple[Any, int], Shape] = {}
 
 def normalise_axes(axis: Any, ndim: int) -> Shape:
     """``axis`` (``None``: all of them, an int, or a sequence of ints) as a sorted tuple counted from 0."""
-    try:
-        if axis.__class__ is not bool:
+    # True, 1.0 and 1 are one dictionary key; only real ints may be remembered, and looked up.
+    plain = axis is None or axis.__class__ is int or (axis.__class__ is tuple and _only_ints(axis))
+    if plain:
+        try:
             return _axes[axis, ndim]
-    except (KeyError, TypeError):
-        pass
+        except KeyError:
+            pass
     if axis is None:
         out = tuple(range(ndim))
     elif isinstance(axis, (tuple, list)):
@@ -331,10 +351,13 @@ def normalise_axes(axis: Any, ndim: int) -> Shape:
             raise ShapeError(f"axis {tuple(axis)!r} names an axis twice")
     else:
         out = (normalise_axis(axis, ndim),)
-    # True and 1 are one dictionary key; only real ints may be remembered.
-    if (axis is None or axis.__class__ is int or axis.__class__ is tuple) and len(_axes) < 4096:
+    if plain and len(_axes) < 4096:
         _axes[axis, ndim] = out
     return out
+
+
+def _only_ints(values: tuple[Any, ...]) -> bool:
+    return all([value.__class__ is int for value in values])
 
 
 def bind_axes(shapes: Shapes, axis: Any, *rest: Any) -> tuple[Any, ...]:
@@ -389,9 +412,7 @@ def bind_reshape(shapes: Shapes, shape: Any, *rest: Any) -> tuple[Any, ...]:
         ShapeError: the number of elements differs, or -1 is ambiguous.
     """
     (old,) = shapes
-    if shape.__class__ is int:
-        shape = (shape,)
-    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else check_shape(shape)
+    sizes = ints(shape, "shape")
     if -1 in sizes:
         at = sizes.index(-1)
         known = check_shape(sizes[:at] + sizes[at + 1 :])
@@ -520,7 +541,7 @@ def bind_index(shapes: Shapes, key: Any) -> tuple[Any, ...]:
         IndexingError: out of range, too many indices, or two ellipses.
     """
     shape: Shape = shapes[0]
-    if key.__class__ is int and shape and -shape[0] <= key < shape[0]:
+    if key.__class__ is int and 0 < len(shape) <= 64 and -shape[0] <= key < shape[0]:
         return ((key if key >= 0 else key + shape[0], *_whole[: len(shape) - 1]),)
     items = list(key) if key.__class__ is tuple else [key]
     taken = sum(1 for k in items if k is not None and k is not Ellipsis)

@@ -22,15 +22,19 @@ REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "<required>"})()
 
 
 class Param:
-    """One parameter: its name, role (operand, variadic, optional or meta), how it is passed, and its default."""
+    """One parameter: its name, role (operand, variadic, optional or meta), how it is passed, and its default.
 
-    __slots__ = ("default", "kind", "name", "role")
+    ``number`` says whether a Python number may stand in a tensor's place, as it may for an annotation with Operand.
+    """
 
-    def __init__(self, name: str, role: str, kind: int, default: Any) -> None:
+    __slots__ = ("default", "kind", "name", "number", "role")
+
+    def __init__(self, name: str, role: str, kind: int, default: Any, number: bool = False) -> None:
         self.name = name
         self.role = role
         self.kind = kind
         self.default = default
+        self.number = number
 
     def __repr__(self) -> str:
         return f"Param({self.name}: {self.role})"
@@ -168,5 +172,5 @@ def read_params(fn: FunctionType) -> tuple[Param, ...]:
         if role != "meta" and (seen_meta or kind == KEYWORD_ONLY):
             raise RegistrationError(f"operator {name}: operand {pname!r} stands behind metadata; operands come first")
         seen_meta |= role == "meta"
-        params.append(Param(pname, role, kind, default))
+        params.append(Param(pname, role, kind, default, "Operand" in text))
     return tuple(params)

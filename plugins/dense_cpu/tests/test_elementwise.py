@@ -116,7 +116,7 @@ INPLACE_BINARY = [
     "bitwise_xor_",
 ]  # fmt: skip
 INPLACE_UNARY = ["exp_", "negative_"]
-OTHERS = {"where", "clip"}
+OTHERS = {"where", "clip", "multiply_back", "divide_back"}
 
 
 def test_every_elementwise_operator_has_a_case():
@@ -549,3 +549,16 @@ def test_a_large_shape_that_does_not_fit_memory_is_said_so():
     wide = tp.broadcast_to(tp.ones((1,), dtype="int8"), (2**61,))
     with pytest.raises(OutOfMemoryError, match=str(2**61)):
         wide + tp.ones((1,), dtype="float64")
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_gradients_of_zero_stay_zero(dtype):
+    g = tp.asarray([0.0, -0.0, 2.0, 2.0, np.nan, 0.0], dtype=dtype)
+    x = tp.asarray([np.inf, np.nan, np.inf, 4.0, 1.0, 0.0], dtype=dtype)
+    for name, want in (("multiply_back", [0, 0, np.inf, 8, np.nan, 0]), ("divide_back", [0, 0, 0, 0.5, np.nan, 0])):
+        for got in (rows[name].call(g, x), rows[name].body(g, x)):
+            assert got.dtype.name == dtype
+            np.testing.assert_array_equal(got.tolist(), want)
+        assert rows[name].call(tp.asarray(0.0), tp.asarray(np.nan)).item() == 0
+        assert rows[name].call(tp.zeros((2, 1)), tp.full((3,), np.nan)).tolist() == np.zeros((2, 3)).tolist()
+        assert rows[name].call(tp.zeros((0, 1)), tp.ones((3,))).shape == (0, 3)

@@ -108,7 +108,7 @@ def test_silent_whatever_numpy_is_told():
 
 @pytest.mark.parametrize("scale", [0, 0.0, -1.0, float("nan"), float("inf"), -float("inf"), 1e-50, 1e39])
 def test_scales_must_be_finite_and_above_zero(scale):
-    with pytest.raises(TripointError, match="the scale is .*finite and above 0") as caught:
+    with pytest.raises(TripointError, match=r"the scale is .*finite and above 0") as caught:
         tp.affine(scale)
     assert isinstance(caught.value, ValueError)
     with pytest.raises(ValueError, match="scale of channel 1 is"):
@@ -122,7 +122,7 @@ def test_zero_points_must_be_integers_in_range():
             tp.affine(1.0, bad, dtype)
     with pytest.raises(ScalarRangeError, match="zero point of channel 2 is 300"):
         tp.affine([1.0] * 3, [0, 1, 300], axis=0)
-    with pytest.raises(ArgumentError, match="zero point is 1.5"):
+    with pytest.raises(ArgumentError, match=r"zero point is 1\.5"):
         tp.affine(1.0, 1.5)
     for bad in ("3", True, None, 1j):
         with pytest.raises(ArgumentError, match="zero_point must be a real number"):
@@ -145,7 +145,7 @@ def test_other_bad_parameters():
     with pytest.raises(DTypeError, match="qint8, quint8"):
         tp.affine(1.0, dtype=tp.int8)
     x = tp.ones((2, 3))
-    with pytest.raises(ShapeError, match="2 channels along axis 1, and shape .* has 3"):
+    with pytest.raises(ShapeError, match=r"2 channels along axis 1, and shape .* has 3"):
         tp.quantize(x, tp.affine([1.0, 2.0], axis=1))
     with pytest.raises(ShapeError, match="axis 2"):
         tp.quantize(x, tp.affine([1.0], axis=2))

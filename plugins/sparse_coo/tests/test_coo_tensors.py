@@ -138,9 +138,9 @@ def test_zero_dimensional():
 
 
 def test_validation_names_dimension_and_value():
-    with pytest.raises(IndexingError, match="index 5 of entry 1 in dimension 0 .*out of range"):
+    with pytest.raises(IndexingError, match=r"index 5 of entry 1 in dimension 0 .*out of range"):
         tp.sparse.coo([[0, 5]], [1.0, 2.0], (3,))
-    with pytest.raises(IndexingError, match="index -1 of entry 0 in dimension 1 .*negative"):
+    with pytest.raises(IndexingError, match=r"index -1 of entry 0 in dimension 1 .*negative"):
         tp.sparse.coo([[0], [-1]], [1.0], (3, 3))
     with pytest.raises(IndexingError, match=str(2**63)):
         tp.sparse.coo(np.array([[2**63]], np.uint64), [1.0], (3,))

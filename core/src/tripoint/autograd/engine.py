@@ -109,6 +109,9 @@ def grad(fn: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -> Callabl
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
         values = list(args)
+        for a in args:
+            if isinstance(a, Tensor):
+                refresh(a)  # before its key is read: a view may have to take its base's history first
         for i in at:
             if not isinstance(values[i], Tensor):
                 raise ArgumentError(f"grad: argument {i} must be a tensor, not a {type(values[i]).__name__}")
@@ -188,12 +191,16 @@ def _walk(
                     continue
                 if part is not None:
                     key = parent.key
+                    if part.__class__ is not Tensor:
+                        raise AutogradError(
+                            f"the derivative of {rule.name} gave a {type(part).__name__}; gradients are tensors, or None"
+                        )
                     if (
                         part._payload.shape != parent.shape
                         or part._key.base is not key
                         or key.layout.gradient_like is not None  # one key, and perhaps another pattern
                     ):
-                        part = _fit(part, parent)
+                        part = _fit(part, parent, node)
                     if parent in grads:
                         grads[parent] = add(grads[parent], part)
                         borrowed.discard(parent)
@@ -235,15 +242,17 @@ def _land(leaf: Leaf, g: Tensor, borrowed: bool, create_graph: bool) -> None:
         add_(leaf.grad, g)
 
 
-def _fit(part: Tensor, node: Any) -> Tensor:
+def _fit(part: Tensor, node: Any, source: Any = None) -> Tensor:
     """A gradient in the shape, dtype, device and, where the layout says so, layout of the node that receives it.
+
+    ``source`` is the node whose derivative gave it.
 
     Raises:
         AutogradError: the shapes do not broadcast into one another.
     """
     shape, key = node.shape, node.key
     if part.shape != shape:
-        part = _shaped(part, shape, node)
+        part = _shaped(part, shape, source)
     dtype = key.dtype.gradient
     if dtype is not None and part.dtype is not dtype:
         part = astype(part, dtype)
@@ -256,16 +265,23 @@ def _fit(part: Tensor, node: Any) -> Tensor:
     return part
 
 
-def _shaped(part: Tensor, shape: tuple[int, ...], node: Any) -> Tensor:
+def _shaped(part: Tensor, shape: tuple[int, ...], source: Any) -> Tensor:
     have = part.shape
     lead = len(have) - len(shape)
+    # An axis is summed where the call broadcast the operand along it, so the call's result has it, in that size.
+    padded = (1,) * -lead + have
+    wanted = (1,) * lead + shape
+    made = (1,) * (len(padded) - len(source.shape)) + source.shape
+    for h, s, m in zip(padded, wanted, made[len(made) - len(padded) :], strict=True):
+        if h != s and h != 1 and (s != 1 or h != m):
+            raise AutogradError(
+                f"the derivative of {source.rule.name} gave a gradient of shape {have} for an operand of shape {shape}"
+            )
     if lead > 0:
         part = sum_(part, axis=tuple(range(lead)))
         have = part.shape
     padded = (1,) * (len(shape) - len(have)) + have
     over = tuple(i for i, (h, s) in enumerate(zip(padded, shape, strict=True)) if s == 1 and h != 1)
-    if any(h not in (1, s) for i, (h, s) in enumerate(zip(padded, shape, strict=True)) if i not in over):
-        raise AutogradError(f"a gradient of shape {have} was given to {node!r}; it must be of shape {shape}")
     if over:
         part = sum_(reshape(part, padded) if padded != have else part, axis=over, keepdims=True)
     return part if part.shape == shape else broadcast_to(part, shape)

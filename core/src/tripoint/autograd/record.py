@@ -9,7 +9,7 @@ from tripoint import kernels
 from tripoint.autograd.engine import gradients
 from tripoint.autograd.node import Leaf, Node, Rule, make_rule, slots_of
 from tripoint.dispatcher.calls import call_row
-from tripoint.dispatcher.layer import FLOORS, Layer, standing
+from tripoint.dispatcher.layer import Layer, standing
 from tripoint.dispatcher.plan import again, compile_plan, join, names_of
 from tripoint.errors import AutogradError
 from tripoint.kernels import find_point, row_of
@@ -28,13 +28,10 @@ __all__ = ["Autograd"]
 Steps = list[tuple[Row, tuple[Any, ...]]]
 
 
-class Autograd(Layer):
+class Autograd(Layer, on="autograd"):
     """Writes down what backward needs: one node per recorded call."""
 
     name = "autograd"
-
-    def __init__(self) -> None:
-        self.floor = FLOORS.index("autograd")
 
     def active(self, mode: Mode, op: Row, keys: tuple[Key, ...]) -> bool:
         """Gradients are wanted and an operand is recorded, or a view is written whose root may be."""

@@ -1,7 +1,8 @@
 """Derivatives of the operators, in files named as the families. Loaded when the first call is recorded.
 
 Conventions: at ties `max`, `min`, `maximum`, `minimum`, `relu` and pooling share the gradient evenly, so equal functions
-have equal gradients; an element that `where` does not choose gets the gradient 0, whatever its value.
+have equal gradients; an element that `where` does not choose gets the gradient 0, whatever its value. Where a slope can be
+infinite or NaN at a finite operand, a gradient of 0 stays 0 on the way through (`multiply_back`, `divide_back`).
 """
 
 from __future__ import annotations

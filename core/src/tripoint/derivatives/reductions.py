@@ -6,9 +6,10 @@ from tripoint import rules
 from tripoint.kernels import derivative
 from tripoint.ops import reductions as ops
 from tripoint.ops.conversion import astype
+from tripoint.ops.creation import ones
 from tripoint.ops.elementwise import divide, equal, isnan, logical_or, multiply, where
-from tripoint.ops.manipulation import reshape
-from tripoint.ops.reductions import prod
+from tripoint.ops.indexing import getitem
+from tripoint.ops.manipulation import concat, flip, permute_dims, reshape
 from tripoint.ops.reductions import sum as sum_
 from tripoint.tensor import Tensor
 
@@ -35,18 +36,31 @@ derivative(ops.max, x=_extreme)
 derivative(ops.min, x=_extreme)
 
 
+def _before(x: Tensor) -> Tensor:
+    """Along the last axis, the product of all elements before each: a scan in log2(n) steps."""
+    ahead = ones((*x.shape[:-1], 1), dtype=x.dtype, device=x.device)
+    out = concat([ahead, getitem(x, (..., slice(0, -1)))], axis=-1)
+    step = 1
+    while step < x.shape[-1]:
+        kept, moved = getitem(out, (..., slice(0, step))), getitem(out, (..., slice(0, -step)))
+        out = concat([kept, multiply(getitem(out, (..., slice(step, None))), moved)], axis=-1)
+        step *= 2
+    return out
+
+
 def _prod(g: Tensor, x: Tensor, axis: Shape, keepdims: bool) -> Tensor:
-    # Dividing the product by each factor fails at zeros: beside one zero only its own slope is left, beside two none.
-    zero = equal(x, 0)
-    safe = where(zero, 1.0, x)
-    others = prod(safe, axis=axis, keepdims=True)
-    zeros = sum_(zero, axis=axis, keepdims=True)
-    slope = where(
-        zero,
-        where(equal(zeros, 1), others, 0.0),
-        where(equal(zeros, 0), divide(others, safe), 0.0),
-    )
-    return multiply(_kept(g, x.shape, axis, keepdims), slope)
+    # The slope by each factor is the product of the others. Dividing by the factor would fail at zeros, and where it is
+    # special-cased there, its own slopes are lost; products before and after each factor have all orders of slopes.
+    shape = x.shape
+    if not axis or not x.size:
+        return _kept(g, shape, axis, keepdims)
+    rest = tuple(i for i in range(len(shape)) if i not in axis)
+    moved = permute_dims(x, (*rest, *axis))
+    line = reshape(moved, (*[shape[i] for i in rest], -1))
+    slope = multiply(_before(line), flip(_before(flip(line, axis=-1)), axis=-1))
+    order = (*rest, *axis)
+    back = permute_dims(reshape(slope, moved.shape), tuple(sorted(range(len(order)), key=order.__getitem__)))
+    return multiply(_kept(g, shape, axis, keepdims), back)
 
 
 derivative(ops.prod, x=_prod)

@@ -15,7 +15,7 @@ from tripoint.dispatcher.resolve import Resolution, resolve
 from tripoint.errors import ArgumentError
 from tripoint.keys import ABSENT, BY_TYPE, SCALARS, Key
 from tripoint.modes import get_mode
-from tripoint.schema import Row, rows
+from tripoint.schema import Param, Row, rows
 from tripoint.tensor import Tensor
 
 __all__ = ["call_row", "counters", "resolution"]
@@ -72,14 +72,14 @@ def operand_keys(row: Row, operands: tuple[Any, ...]) -> tuple[list[Any], list[A
         if p.role == "variadic":
             if isinstance(value, Tensor) or not isinstance(value, (tuple, list)):
                 raise ArgumentError(f"{row.name}: {p.name} must be a list or tuple of tensors, not {_show(value)}")
-            items = [_operand(row, p.name, v, beside, False) for v in value]
+            items = [_operand(row, p, v, beside) for v in value]
             keys = tuple([k for _, k in items])
             values.append([v for v, _ in items])
             path.append(keys)
             flat += keys
             slots += [i] * len(keys)
         else:
-            made, key = _operand(row, p.name, value, beside, p.role == "optional")
+            made, key = _operand(row, p, value, beside)
             values.append(made)
             path.append(key)
             flat.append(key)
@@ -87,7 +87,7 @@ def operand_keys(row: Row, operands: tuple[Any, ...]) -> tuple[list[Any], list[A
     return values, path, tuple(flat), tuple(slots)
 
 
-def _operand(row: Row, name: str, value: Any, beside: Tensor | None, optional: bool) -> tuple[Any, Key]:
+def _operand(row: Row, p: Param, value: Any, beside: Tensor | None) -> tuple[Any, Key]:
     key = key_of(value)
     if key is not None and not key.is_tensor and value.__class__ not in BY_TYPE:
         kind = number_kind(value)
@@ -96,9 +96,9 @@ def _operand(row: Row, name: str, value: Any, beside: Tensor | None, optional: b
     if key is None and foreign(value):
         value = adopt[0](value, beside)
         key = value._key
-    if key is None or (key is ABSENT and not optional):
+    if key is None or (not key.is_tensor and not (p.role == "optional" if key is ABSENT else p.number)):
         raise ArgumentError(
-            f"{row.name}: {name} must be a tensor or a Python number, not {_show(value)}; "
+            f"{row.name}: {p.name} must be a tensor{' or a Python number' if p.number else ''}, not {_show(value)}; "
             "make a tensor with tripoint.asarray(...)"
         )
     return value, key

@@ -39,10 +39,14 @@ class Layer:
         cls.name = cls.__dict__.get("name") or cls.__name__
         stated = [f for f in (above, below, on) if f is not None]
         if not stated:
+            if not any("floor" in base.__dict__ for base in cls.__mro__ if base is not Layer):
+                raise RegistrationError(
+                    f"layer {cls.name}: state its floor, above= or below= one of {', '.join(FLOORS)}"
+                )
             return
         if len(stated) > 1 or stated[0] not in FLOORS:
             raise RegistrationError(
-                f"layer {cls.name}: state one floor, above= or below= one of {', '.join(FLOORS)}, not {stated}"
+                f"layer {cls.name}: state one floor, above= or below= one of {', '.join(FLOORS)}, not {', '.join(stated)}"
             )
         # Floors count from the top; a stranger's layer stands half a step beside one.
         cls.floor = FLOORS.index(stated[0]) + (0.0 if on else -0.5 if above else 0.5)

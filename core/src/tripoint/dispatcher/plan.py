@@ -461,10 +461,15 @@ def refresh(tensor: Tensor) -> bool:
     view = tensor._alias
     if not isinstance(view, View) or view.seen == view.record.version:
         return False
+    while not view.base._key.autograd:
+        # A view of what is not recorded stays behind: it joins when its base becomes a leaf, whoever looked meanwhile.
+        above = view.base._alias
+        if above.__class__ is not View:
+            return False
+        view = above
     old = tensor._key
     for link in reversed(chain_of(tensor)):
         alias = link._alias
-        # A view of what is not recorded stays behind: it joins when its base becomes a leaf, whoever looked meanwhile.
         if isinstance(alias, View) and alias.seen != alias.record.version and alias.base._key.autograd:
             join(link, alias)
             alias.seen = alias.record.version

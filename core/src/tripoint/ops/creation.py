@@ -62,14 +62,15 @@ def _full(shape: Shape, *, fill_value: Scalar, dtype: What = None, device: Place
 
 def full(shape: Shape, fill_value: Scalar, *, dtype: What = None, device: Place = None, layout: How = None) -> Tensor:
     """A tensor of one value; the dtype is the value's (a float gives the default floating dtype) unless named."""
-    if _is_scalar(fill_value):
-        fill_value = fill_value.item()
-    kind = number_kind(fill_value)
+    value: Any = fill_value
+    if _is_scalar(value):
+        value = value.item()
+    kind = number_kind(value)
     if kind is None:
-        raise ArgumentError(f"fill_value must be a Python number, not {fill_value!r}")
+        raise ArgumentError(f"fill_value must be a Python number, not {value!r}")
     if dtype is None:
         dtype = _scalar_dtype(SCALARS[kind].dtype)
-    return _full(shape, fill_value=fill_value, dtype=dtype, device=device, layout=layout)
+    return _full(shape, fill_value=value, dtype=dtype, device=device, layout=layout)
 
 
 def _scalar_dtype(weak: DType) -> DType:

@@ -60,7 +60,7 @@ def minimum(x1: Operand, x2: Operand, /) -> Tensor:
     """The smaller of two; NaN if either is NaN. At ties the gradient is halved between both."""
 
 
-@primitive(dtype=rules.compared(), commutative=True, **_BINARY)
+@primitive(dtype=rules.compared(), commutative=True, minimal=True, **_BINARY)
 def equal(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether elements are equal, as bool."""
 
@@ -219,6 +219,21 @@ def clip(x: Tensor, /, min: float | None = None, max: float | None = None) -> Te
     if max is not None:
         x = minimum(x, max)
     return x if min is not None or max is not None else positive(x)
+
+
+@composite(dtype=rules.promoted(dt.numeric), shape=rules.broadcast, kind="elementwise")
+def multiply_back(g: Tensor, slope: Tensor, /) -> Tensor:
+    """``g * slope`` for a gradient ``g``: 0 where ``g`` is 0, even if the slope is infinite or NaN there.
+
+    So what `where` did not choose gets the gradient 0 however it was computed, as in ``where(x > 0, log(x), 0)`` at 0.
+    """
+    return where(equal(g, 0), 0.0, multiply(g, slope))
+
+
+@composite(dtype=rules.promoted(dt.numeric), shape=rules.broadcast, kind="elementwise")
+def divide_back(g: Tensor, x: Tensor, /) -> Tensor:
+    """``g / x`` for a gradient ``g``: 0 where ``g`` is 0, as `multiply_back`."""
+    return where(equal(g, 0), 0.0, divide(g, x))
 
 
 add_ = inplace(add)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from builtins import max as max_
+from builtins import min as min_
 from collections.abc import Sequence
 from typing import Any
 
@@ -109,14 +111,14 @@ def ramp(*, start: Any, step: Any, count: int, target: Key) -> Array:
     """``start + i * step``; of floats each element is computed by itself, so errors do not add up."""
     dtype = numpy_dtype(target.dtype)
     if isinstance(start, int) and isinstance(step, int):
+        ends = (start, start + (count - 1) * step if count else start)
         if dtype.kind in "iu" and count:
-            number(start, dtype)
-            number(start + (count - 1) * step, dtype)
-        if -(2**63) <= start and start + count * step < 2**63 and -(2**63) <= step < 2**63:
-            return (np.arange(count, dtype=np.int64) * step + start).astype(dtype)
-        if dtype.kind == "u":  # whose numbers end where they must, though a step between may wrap
-            wrapped = np.arange(count, dtype=np.uint64) * np.uint64(step % 2**64) + np.uint64(start % 2**64)
-            return wrapped.astype(dtype)
+            for end in ends:
+                number(end, dtype)
+        if dtype.kind == "u" or (min_(ends) >= -(2**63) and max_(ends) < 2**63):
+            # In 64 bits, where what wraps on the way ends where it must.
+            steps = np.arange(count, dtype=np.uint64) * np.uint64(step % 2**64) + np.uint64(start % 2**64)
+            return (steps if dtype.kind == "u" else steps.view(np.int64)).astype(dtype)
     return (np.arange(count, dtype=np.float64) * step + start).astype(dtype)
 
 
@@ -309,6 +311,22 @@ def pow(x1: Any, x2: Any) -> Any:  # noqa: A001
         raise ArgumentError(
             "pow: integers to a negative power are no integers; convert to a floating dtype first"
         ) from None
+
+
+def multiply_back(g: Array, slope: Array) -> Array:
+    """``g * slope``, and 0 where ``g`` is 0."""
+    return _annihilated(np.asarray(np.multiply(g, slope)), g)
+
+
+def divide_back(g: Array, x: Array) -> Array:
+    """``g / x``, and 0 where ``g`` is 0."""
+    return _annihilated(np.asarray(np.divide(g, x, dtype=g.dtype)), g)
+
+
+def _annihilated(out: Array, g: Array) -> Array:
+    if np.isnan(np.add.reduce(out, axis=None)):  # one pass, no temporary; few gradients have a NaN
+        np.copyto(out, out.dtype.type(0), where=g == 0)
+    return out
 
 
 def where(condition: Array, x1: Any, x2: Any, *, target: Key) -> Array:

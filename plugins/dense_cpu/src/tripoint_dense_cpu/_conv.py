@@ -53,9 +53,9 @@ def _scratch(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def _working_dtype(dtype: DTypeLike) -> np.dtype[Any]:
-    """The type to multiply and add in: float32 for float16, otherwise the type itself."""
+    """The type to multiply and add in: float32 for float16 and bfloat16, otherwise the type itself."""
     dtype = np.dtype(dtype)
-    return np.dtype(np.float32) if dtype == np.float16 else dtype
+    return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind in "fV" else dtype
 
 
 def _out_extent(extent: Pair, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair) -> Pair:

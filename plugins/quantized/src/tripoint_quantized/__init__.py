@@ -99,6 +99,7 @@ backend.kernels(
     copy=_kernels.copy,
     reshape=_kernels.reshape,
     permute_dims=_kernels.permute_dims,
+    matrix_transpose=_kernels.matrix_transpose,
     getitem=_kernels.getitem,
     to_text=_kernels.to_text,
 )
@@ -109,6 +110,7 @@ for _one in (qint8, quint8):
     backend.derivative("copy", args=(_one,), x=lambda g: g)
     backend.derivative("reshape", args=(_one,), x=lambda g, x_shape: tp.reshape(g, x_shape))
     backend.derivative("permute_dims", args=(_one,), x=_ops.permute_back)
+    backend.derivative("matrix_transpose", args=(_one,), x=lambda g: tp.matrix_transpose(g))
     backend.derivative("getitem", args=(_one,), x=_ops.getitem_back)
 for _a, _b in product((qint8, quint8), repeat=2):
     backend.kernel("matmul", args=(_a, _b), out=tp.float32)(_kernels.matmul)

@@ -54,13 +54,13 @@ class Affine:
     def scale(self) -> float | tuple[float, ...]:
         """The scale, or one per channel, as Python floats."""
         found = self.scales.tolist()
-        return tuple(found) if self.axis is not None else found  # type: ignore[no-any-return]
+        return tuple(found) if self.axis is not None else found
 
     @property
     def zero_point(self) -> int | tuple[int, ...]:
         """The zero point, or one per channel, as Python ints."""
         found = self.zero_points.tolist()
-        return tuple(found) if self.axis is not None else found  # type: ignore[no-any-return]
+        return tuple(found) if self.axis is not None else found
 
     @property
     def range(self) -> tuple[int, int]:

@@ -42,7 +42,8 @@ class Quantized:
     @property
     def shape(self) -> Shape:
         """Sizes of the axes."""
-        return self.ints.shape
+        shape: Shape = self.ints.shape
+        return shape
 
     def __repr__(self) -> str:
         return f"Quantized({self.shape}, {self.quantizer})"
@@ -139,6 +140,12 @@ def permute_dims(q: Quantized, *, axes: Shape) -> Quantized:
     return Quantized(q.ints.transpose(axes), q.quantizer.on_axis(None if axis is None else axes.index(axis)))
 
 
+def matrix_transpose(q: Quantized) -> Quantized:
+    """The last two axes exchanged."""
+    count = q.ints.ndim
+    return permute_dims(q, axes=(*range(count - 2), count - 1, count - 2))
+
+
 def getitem(q: Quantized, *, key: tuple[Any, ...]) -> Quantized:
     """Basic indexing; an int along the channels leaves one channel's scale and zero point."""
     ints = q.ints[(*key, ...)]
@@ -171,7 +178,7 @@ def _accumulate(a: Array, b: Array) -> Array:
     # Below this length all terms of the product with its zero points fit in 32 bits.
     wide = np.int32 if k <= 8192 else np.int64
     at = 0
-    out = None
+    out: Array | None = None
     while out is None or at < k:
         left, right = a[..., at : at + block], b[..., at : at + block, :]
         part = np.matmul(left.astype(np.float32), right.astype(np.float32)).astype(wide)

@@ -14,6 +14,10 @@ def _encoded(operator: str, dtypes: Any, keyed: dict[str, Any]) -> Any:
     return (None,) * len(dtypes), keyed["dtype"]
 
 
+def _first(operator: str, dtypes: Any, keyed: dict[str, Any]) -> Any:
+    return (None,) * len(dtypes), dtypes[0]
+
+
 def _same(shapes: Any, **meta: Any) -> Any:
     return shapes[0]
 
@@ -36,7 +40,7 @@ def encode(x: Tensor, /, *, quantizer: Affine, dtype: DType) -> Tensor:
     raise NotImplementedError
 
 
-@primitive(namespace="quantized", dtype=DTypeRule("first", lambda o, d, k: ((None,) * len(d), d[0]), True), shape=_same)
+@primitive(namespace="quantized", dtype=DTypeRule("first", _first, True), shape=_same)
 def pass_inside(g: Tensor, x: Tensor, /, *, quantizer: Affine) -> Tensor:
     """``g`` where quantizing ``x`` does not clamp, 0 elsewhere."""
     raise NotImplementedError

@@ -8,7 +8,7 @@ import numpy as np
 
 import tripoint as tp
 from tripoint.plugin import Backend, DType, Layout, Tensor, key, payload, scalar, strided, wrap
-from tripoint_sparse_coo import _kernels, _ops
+from tripoint_sparse_coo import _kernels, _ops, _products
 from tripoint_sparse_coo import sparse as sparse
 from tripoint_sparse_coo._coo import COO, Array, coalesce
 from tripoint_sparse_coo._ops import align, gather, sampled_matmul, sum_back, transposed
@@ -73,19 +73,26 @@ backend.kernels(
     add=_kernels.add_sparse,
     subtract=_kernels.subtract_sparse,
     multiply=_kernels.multiply_sparse,
+    matmul=_products.matmul_sparse,
     negative=_kernels.on_values(np.negative, linear=True),
     abs=_kernels.on_values(np.absolute, linear=False),
     sign=_kernels.on_values(np.sign, linear=False),
     square=_kernels.on_values(np.square, linear=False),
     permute_dims=_kernels.permute_dims,
+    matrix_transpose=_kernels.matrix_transpose,
 )
 backend.kernel("sum", out=strided)(_kernels.sum_axes)
 
 _SPARSE_DENSE: tuple[Any, ...] = (sparse_coo, strided)
 _DENSE_SPARSE: tuple[Any, ...] = (strided, sparse_coo)
-for _name, _out in (("matmul", strided), ("add", strided), ("subtract", strided), ("multiply", sparse_coo)):
-    backend.kernel(_name, args=_SPARSE_DENSE, out=_out)(getattr(_kernels, f"{_name}_sparse_dense"))
-    backend.kernel(_name, args=_DENSE_SPARSE, out=_out)(getattr(_kernels, f"{_name}_dense_sparse"))
+for _name, _room, _out in (
+    ("matmul", _products, strided),
+    ("add", _kernels, strided),
+    ("subtract", _kernels, strided),
+    ("multiply", _kernels, sparse_coo),
+):
+    backend.kernel(_name, args=_SPARSE_DENSE, out=_out)(getattr(_room, f"{_name}_sparse_dense"))
+    backend.kernel(_name, args=_DENSE_SPARSE, out=_out)(getattr(_room, f"{_name}_dense_sparse"))
 backend.kernel("multiply", args=(sparse_coo, scalar))(_kernels.multiply_sparse_scalar)
 backend.kernel("multiply", args=(scalar, sparse_coo))(_kernels.multiply_scalar_sparse)
 
@@ -94,7 +101,7 @@ backend.kernel(align)(_kernels.align)
 backend.kernel(gather, args=_DENSE_SPARSE, out=lambda keys: keys[1].replace(dtype=keys[0].dtype))(_kernels.gather)
 backend.kernel(
     sampled_matmul, args=(strided, strided, sparse_coo), out=lambda keys: keys[2].replace(dtype=keys[0].dtype)
-)(_kernels.sampled_matmul)
+)(_products.sampled_matmul)
 
 # The core's formula for a product would form the gradient of the sparse operand as a full matrix. Those of the other
 # operators do: what they give is fitted by the layout's gradient_like.

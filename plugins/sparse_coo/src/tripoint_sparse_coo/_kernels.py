@@ -1,4 +1,4 @@
-"""Kernels over COO payloads: plain functions that never change an operand."""
+"""Kernels over COO payloads, products left out: plain functions that never change an operand."""
 
 from __future__ import annotations
 
@@ -7,16 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from tripoint.errors import DTypeError, LayoutError, ShapeError, SizeError
 from tripoint.plugin import Key
 from tripoint_dense_cpu import numpy_dtype
-from tripoint_sparse_coo._coo import COO, Array, Shape, coalesce, locate, make, read_at, same_pattern
-
-#: elements of one block of a sampled product; both gathered blocks fit the second-level cache.
-BLOCK = 1 << 16
-
+from tripoint_sparse_coo._coo import COO, Array, Shape, apply, coalesce, locate, make, read_at, same_pattern
 
 # Conversion ----------------------------------------------------------------------------------------------------------
 
@@ -88,71 +83,7 @@ def summary(x: COO) -> str:
     return f"nnz={x.nnz}" + ("" if x.canonical else ", not canonical")
 
 
-# Products ------------------------------------------------------------------------------------------------------------
-
-
-def _wide(values: Array) -> Array:
-    """Values in a dtype that SciPy multiplies in: half precision becomes float32."""
-    return values.astype(np.float32) if values.dtype.itemsize == 2 and values.dtype.kind in "fV" else values
-
-
-def compressed(x: COO) -> csr_array:
-    """Compressed rows of a matrix, as SciPy multiplies them.
-
-    Raises:
-        ShapeError: not two axes.
-    """
-    if len(x.shape) != 2:
-        raise ShapeError(f"matmul takes a sparse matrix of two axes, not shape {x.shape}")
-    x = coalesce(x)
-    starts = np.zeros(x.shape[0] + 1, np.int64)
-    np.cumsum(np.bincount(x.indices[0], minlength=x.shape[0]), out=starts[1:])
-    return csr_array((_wide(x.values), x.indices[1], starts), shape=x.shape)
-
-
-def _dense_operand(x: Array, sparse: Shape) -> Array:
-    if x.ndim not in (1, 2):
-        raise ShapeError(f"matmul of a sparse matrix {sparse} takes a strided vector or matrix, not shape {x.shape}")
-    return _wide(x)
-
-
-def matmul_sparse_dense(x1: COO, x2: Array) -> Array:
-    """(m, k) sparse with (k, n) or (k,): strided (m, n) or (m,)."""
-    out = compressed(x1) @ _dense_operand(x2, x1.shape)
-    return np.asarray(out).astype(x1.values.dtype, copy=False)
-
-
-def matmul_dense_sparse(x1: Array, x2: COO) -> Array:
-    """(m, k) or (k,) with (k, n) sparse: strided (m, n) or (n,)."""
-    out = (compressed(x2).T @ _dense_operand(x1, x2.shape).T).T
-    return np.ascontiguousarray(out, x1.dtype)
-
-
-def sampled_matmul(g: Array, x2: Array, pattern: COO) -> COO:
-    """``g @ x2.T`` at the stored positions of ``pattern`` only.
-
-    ``g`` is (m, n) and ``x2`` (k, n), or (m,) and (k,), for a pattern of shape (m, k).
-    """
-    pattern = coalesce(pattern)
-    rows, columns = pattern.indices
-    if g.ndim == 1:
-        return pattern.with_values(_apply(np.multiply, g[rows], x2[columns]))
-    a, b = _wide(g), _wide(x2)
-    values = np.empty(pattern.nnz, a.dtype)
-    step = max(1, BLOCK // max(1, g.shape[1]))
-    for at in range(0, pattern.nnz, step):
-        part = slice(at, at + step)
-        np.einsum("ij,ij->i", a[rows[part]], b[columns[part]], out=values[part])
-    return pattern.with_values(values.astype(g.dtype, copy=False))
-
-
 # Elementwise ---------------------------------------------------------------------------------------------------------
-
-
-def _apply(ufunc: Any, *values: Any) -> Any:
-    """A ufunc without NumPy's warnings, and deaf to the caller's ``numpy.seterr``."""
-    with np.errstate(all="ignore"):
-        return ufunc(*values)
 
 
 def gather(g: Array, pattern: COO) -> COO:
@@ -184,7 +115,7 @@ def multiply_sparse_dense(x1: COO, x2: Array) -> COO:
             f"multiply: a sparse operand of shape {x1.shape} and a strided one of shape {x2.shape} broadcast to {shape}; "
             "the result must have the sparse operand's shape, so convert it first: x.to(layout='strided')"
         )
-    return x1.with_values(_apply(np.multiply, x1.values, read_at(x2, x1.indices)))
+    return x1.with_values(apply(np.multiply, x1.values, read_at(x2, x1.indices)))
 
 
 def multiply_dense_sparse(x1: Array, x2: COO) -> COO:
@@ -194,12 +125,12 @@ def multiply_dense_sparse(x1: Array, x2: COO) -> COO:
 
 def multiply_sparse_scalar(x1: COO, x2: Any) -> COO:
     """Values times a number."""
-    return x1.with_values(_apply(np.multiply, x1.values, x2))
+    return x1.with_values(apply(np.multiply, x1.values, x2))
 
 
 def multiply_scalar_sparse(x1: Any, x2: COO) -> COO:
     """Values times a number."""
-    return x2.with_values(_apply(np.multiply, x1, x2.values))
+    return x2.with_values(apply(np.multiply, x1, x2.values))
 
 
 def multiply_sparse(x1: COO, x2: COO) -> COO:
@@ -207,10 +138,10 @@ def multiply_sparse(x1: COO, x2: COO) -> COO:
     _same_shape("multiply", x1.shape, x2.shape)
     x1, x2 = coalesce(x1), coalesce(x2)
     if same_pattern(x1, x2):
-        return x1.with_values(_apply(np.multiply, x1.values, x2.values))
+        return x1.with_values(apply(np.multiply, x1.values, x2.values))
     at = locate(x1.indices, x2.indices)
     found = at >= 0
-    values = _apply(np.multiply, x1.values[found], x2.values[at[found]])
+    values = apply(np.multiply, x1.values[found], x2.values[at[found]])
     return COO(x1.shape, x1.indices[:, found], values, True)
 
 
@@ -235,7 +166,7 @@ def _merge(name: str, x1: COO, x2: COO, ufunc: Any) -> COO:
     _same_shape(name, x1.shape, x2.shape)
     x1, x2 = coalesce(x1), coalesce(x2)
     if same_pattern(x1, x2):
-        return x1.with_values(_apply(ufunc, x1.values, x2.values))
+        return x1.with_values(apply(ufunc, x1.values, x2.values))
     second = x2.values if ufunc is np.add else np.negative(x2.values)
     joined = np.concatenate([x1.indices, x2.indices], axis=1)
     return coalesce(COO(x1.shape, joined, np.concatenate([x1.values, second]), False))
@@ -277,22 +208,22 @@ def _bytes(count: float) -> str:
 
 def add_sparse_dense(x1: COO, x2: Array) -> Any:
     """Strided sum."""
-    return _apply(np.add, _densified("add", x1, x2), x2)
+    return apply(np.add, _densified("add", x1, x2), x2)
 
 
 def add_dense_sparse(x1: Array, x2: COO) -> Any:
     """Strided sum."""
-    return _apply(np.add, x1, _densified("add", x2, x1))
+    return apply(np.add, x1, _densified("add", x2, x1))
 
 
 def subtract_sparse_dense(x1: COO, x2: Array) -> Any:
     """Strided difference."""
-    return _apply(np.subtract, _densified("subtract", x1, x2), x2)
+    return apply(np.subtract, _densified("subtract", x1, x2), x2)
 
 
 def subtract_dense_sparse(x1: Array, x2: COO) -> Any:
     """Strided difference."""
-    return _apply(np.subtract, x1, _densified("subtract", x2, x1))
+    return apply(np.subtract, x1, _densified("subtract", x2, x1))
 
 
 def on_values(ufunc: Any, linear: bool) -> Callable[[COO], COO]:
@@ -300,7 +231,7 @@ def on_values(ufunc: Any, linear: bool) -> Callable[[COO], COO]:
 
     def kernel(x: COO) -> COO:
         x = x if linear else coalesce(x)
-        return x.with_values(_apply(ufunc, x.values))
+        return x.with_values(apply(ufunc, x.values))
 
     kernel.__name__ = f"{ufunc.__name__}_values"
     return kernel
@@ -322,3 +253,9 @@ def sum_axes(x: COO, *, axis: Shape, keepdims: bool, target: Key) -> Array:
 def permute_dims(x: COO, *, axes: Shape) -> COO:
     """Axes reordered; the entries stay in their order."""
     return make(tuple(x.shape[a] for a in axes), x.indices[list(axes)], x.values)
+
+
+def matrix_transpose(x: COO) -> COO:
+    """The last two axes exchanged."""
+    count = len(x.shape)
+    return permute_dims(x, axes=(*range(count - 2), count - 1, count - 2))

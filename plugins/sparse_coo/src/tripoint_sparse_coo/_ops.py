@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import tripoint as tp
-from tripoint.plugin import DTypeRule, Tensor, payload, primitive
+from tripoint.plugin import DType, DTypeRule, Tensor, payload, primitive
 from tripoint_sparse_coo._coo import same_pattern
 
 Shape = tuple[int, ...]
 
-_first = DTypeRule("first", lambda operator, dtypes, keyed: ((None,) * len(dtypes), dtypes[0]), True)  # type: ignore[arg-type, return-value]
+
+def _keep(operator: str, dtypes: tuple[DType | None, ...], keyed: dict[str, Any]) -> Any:
+    return (None,) * len(dtypes), dtypes[0]
+
+
+_first = DTypeRule("first", _keep, True)
 
 
 def _shape_of(operand: int) -> Any:
