@@ -242,7 +242,7 @@ def _world() -> tuple[Layout, Layout, DType]:
     on_vault.to("wvault.strided")(_step("untile"))
     on_vault.from_("wvault.strided")(_step("tile"))
     quant = _place("whost", strided, odd)
-    quant.to("whost.strided")(_step("dequantize"))
+    quant.to("whost.strided.float32")(_step("dequantize"))
     for backend in (host, vault, on_host, on_vault, quant):
         register(backend)
     return ragged, tiled, odd
@@ -267,9 +267,7 @@ def test_conversions_go_from_device_to_host_to_layout_in_the_fewest_steps() -> N
         (q, {"dtype": "float64", "layout": ragged}, ">dequantize>cast>unpad"),
     ]
     for source, target, trail in cases:
-        if source is r and target.get("layout") is tiled:
-            # whost has no way to wvault.strided but from whost.strided: three steps.
-            assert len(resolve(tp.to, source, **target).steps) == 3
+        assert len(resolve(tp.to, source, **target).steps) == trail.count(">")
         out = tp.to(source, **target)
         assert out._payload.trail == trail
         assert (out.device.type, out.layout, out.dtype) == (
@@ -482,7 +480,7 @@ def test_a_wide_pattern_of_another_plugin_stays_out_of_calls_on_points_that_it_d
         shed = tp.zeros((2,), device="shed")
         home = tp.zeros((2,), device="home")
         print(tp.exp(shed)._payload.by, tp.exp(home)._payload.by)
-        from tripoint import kernels
+        from tripoint import derivatives, kernels
         print(kernels.select_derivative("exp", (home._key,), (0,))[0].origin.distribution)
         print(len(kernels.select_derivative("exp", (shed._key,), (0,))[1]))
         """,

@@ -135,11 +135,14 @@ def _walk(
 ) -> None:
     retain = create_graph if retain_graph is None else retain_graph
     waiting: dict[Any, int] = {}
+    users: dict[Any, list[Any]] = {}
     stack = [node for node, _ in roots]
     seen = set(stack)
     while stack:
         node = stack.pop()
         if node.inputs is None:
+            if wanted is not None and node in wanted:
+                continue
             raise AutogradError(
                 f"backward has already been run through {node.rule.name} and its record was freed; "
                 "pass retain_graph=True to the first backward"
@@ -147,9 +150,14 @@ def _walk(
         for parent in node.inputs:
             if parent is not None:
                 waiting[parent] = waiting.get(parent, 0) + 1
+                if wanted is not None:
+                    users.setdefault(parent, []).append(node)
                 if parent not in seen:
                     seen.add(parent)
                     stack.append(parent)
+    if wanted is not None:
+        waiting = _towards(wanted, users)
+        roots = [(node, seed) for node, seed in roots if node in waiting or node in wanted]
     grads: dict[Any, Tensor] = {}
     borrowed: set[Any] = set()
     caller = current.get()
@@ -175,6 +183,8 @@ def _walk(
                 if wanted is None:
                     _land(node, g, node in borrowed, create_graph)
                 continue
+            if wanted is not None and not any(p in waiting for p in node.inputs or ()):
+                continue
             rule = node.rule
             if rule.mode is not mode:
                 mode = rule.mode
@@ -187,7 +197,7 @@ def _walk(
                     f"the derivative of {rule.name} gave {len(parts)} gradients for {len(inputs)} operands"
                 )
             for parent, part in zip(inputs, parts, strict=True):
-                if parent is None:
+                if parent not in waiting:  # no gradient is wanted there
                     continue
                 if part is not None:
                     key = parent.key
@@ -226,10 +236,22 @@ def _release(node: Any, grads: dict[Any, Tensor], ready: list[Any], waiting: dic
             ready.append(node)
             continue
         for parent in node.inputs or ():
-            if parent is not None:
+            if parent in waiting:
                 waiting[parent] -= 1
                 if not waiting[parent]:
                     stack.append(parent)
+
+
+def _towards(wanted: dict[Any, Any], users: dict[Any, list[Any]]) -> dict[Any, int]:
+    """Of the nodes from which a wanted one is reached, how many of these use each: the rest need not run."""
+    leading = set(wanted)
+    stack = list(wanted)
+    while stack:
+        for node in users.get(stack.pop(), ()):
+            if node not in leading:
+                leading.add(node)
+                stack.append(node)
+    return {node: sum(1 for user in users.get(node, ()) if user in leading) for node in leading}
 
 
 def _land(leaf: Leaf, g: Tensor, borrowed: bool, create_graph: bool) -> None:

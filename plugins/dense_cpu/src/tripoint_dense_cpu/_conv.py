@@ -286,7 +286,7 @@ def _taps(length: int, kernel: int, stride: int, padding: int, out: int) -> list
 
 
 def _lowest(dtype: np.dtype[Any]) -> Any:
-    if dtype.kind == "f":
+    if dtype.kind in "fV":
         return dtype.type(-np.inf)
     return np.False_ if dtype.kind == "b" else np.iinfo(dtype).min
 
