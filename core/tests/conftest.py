@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from tripoint import dtypes, kernels, plugins
 from tripoint.schema import rows
 
@@ -34,7 +35,9 @@ def registry_kept() -> Iterator[None]:
 def run_program(tmp_path: Path) -> Callable[..., str]:
     """Run a program in a fresh interpreter and give its output; ``site`` is put on sys.path before it starts."""
 
-    def run(text: str, *, site: Path | None = None, env: dict[str, str] | None = None, flags: tuple[str, ...] = ()) -> str:
+    def run(
+        text: str, *, site: Path | None = None, env: dict[str, str] | None = None, flags: tuple[str, ...] = ()
+    ) -> str:
         path = [str(site)] if site is not None else []
         done = subprocess.run(
             [sys.executable, *flags, "-c", textwrap.dedent(text)],
@@ -59,7 +62,9 @@ def run_program(tmp_path: Path) -> Callable[..., str]:
 def write_distribution(tmp_path: Path) -> Callable[..., Path]:
     """Write an installed distribution by hand: modules and a dist-info folder; gives the folder for sys.path."""
 
-    def write(name: str, entry_points: str, *, version: str = "1.0", metadata: str | None = None, **modules: str) -> Path:
+    def write(
+        name: str, entry_points: str, *, version: str = "1.0", metadata: str | None = None, **modules: str
+    ) -> Path:
         site = tmp_path / "site"
         stem = name.replace("-", "_")
         info = site / f"{stem}-{version}.dist-info"

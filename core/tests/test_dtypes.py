@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+
 import tripoint as tp
 from tripoint import dtypes as dt
 from tripoint.errors import DTypeError
@@ -183,7 +184,9 @@ def test_as_dtype_from_names_and_foreign_dtypes() -> None:
     assert dt.as_dtype(complex) is tp.complex64
 
 
-@pytest.mark.parametrize("value", ["float31", "", "Float32", "cpu", "python int", None, 3, str, object(), np.dtype("M8[s]")])
+@pytest.mark.parametrize(
+    "value", ["float31", "", "Float32", "cpu", "python int", None, 3, str, object(), np.dtype("M8[s]")]
+)
 def test_as_dtype_refuses_what_names_no_dtype(value: object) -> None:
     with pytest.raises(DTypeError, match="unknown dtype"):
         dt.as_dtype(value)

@@ -73,7 +73,7 @@ def test_a_call_loads_the_owner_of_its_point_and_no_other_plugin(run_program: An
 import tripoint as tp
 x = tp.asarray([1.0, 2.0], device="cpu").requires_grad_()
 (x * x).sum().backward()
-x.grad.item()
+x.grad[0].item()
 """,
     )
     assert {m for m in loaded if m.startswith("tripoint_") and "." not in m} == {"tripoint_dense_cpu"}

@@ -8,12 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 import tripoint as tp
 from tripoint import dtypes as dt
 from tripoint import kernels, layouts, plugins
 from tripoint.errors import AmbiguousKernelError, DTypeError, NoKernelError, RegistrationError
 from tripoint.keys import ABSENT, SCALARS, intern
-from tripoint.plugin import Backend, Device, DType, Layout, Pattern, floating, plain, real, register, resolve, row_of, scalar, strided
+from tripoint.plugin import (
+    Backend,
+    Device,
+    DType,
+    Layout,
+    Pattern,
+    floating,
+    plain,
+    real,
+    register,
+    resolve,
+    row_of,
+    scalar,
+    strided,
+)
 
 pytestmark = pytest.mark.usefixtures("registry_kept")
 
@@ -98,7 +113,9 @@ def test_patterns_that_tie_raise_at_the_call_until_a_preference_is_stated() -> N
 
 
 def test_beats_is_a_strict_partial_order() -> None:
-    options = [Pattern(d, lay, t) for d in ("cpu", "*") for lay in ("strided", "*") for t in ("float32", floating, real, plain)]
+    options = [
+        Pattern(d, lay, t) for d in ("cpu", "*") for lay in ("strided", "*") for t in ("float32", floating, real, plain)
+    ]
     for p in options:
         assert not kernels.beats((p,), (p,))
         for q in options:
@@ -289,7 +306,9 @@ def test_what_may_call_itself_a_kernel() -> None:
 
     driver = Driver()
     toy = _backend("drv")
-    toy.kernels(add=driver.add, multiply=driver, subtract=functools.partial(extra, "partial"), divide=wrapped, sum=driver.total)
+    toy.kernels(
+        add=driver.add, multiply=driver, subtract=functools.partial(extra, "partial"), divide=wrapped, sum=driver.total
+    )
     register(toy)
     x = tp.zeros((2,), device="drv")
     assert [_by(x + x), _by(x * x), _by(x - x), _by(x / x)] == ["method", "object", "partial", "wrapped"]

@@ -6,6 +6,7 @@ import pickle
 import threading
 
 import pytest
+
 import tripoint as tp
 from tripoint.devices import Device
 from tripoint.dtypes import PLAIN

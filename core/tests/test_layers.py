@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 import tripoint as tp
 from tripoint.errors import RegistrationError
 from tripoint.modes import DEFAULT, get_mode
@@ -87,7 +88,9 @@ def test_a_layer_gets_bound_metadata_by_name_and_may_change_it() -> None:
 def test_a_layer_may_change_operands_their_dtype_and_their_shape() -> None:
     class Widen(Layer, above="autocast"):
         def __call__(self, op: Any, call_next: Any, args: Any, meta: Any) -> Any:
-            return call_next([tp.concat([a.to(dtype="float64")] * 2) if isinstance(a, tp.Tensor) else a for a in args], meta)
+            return call_next(
+                [tp.concat([a.to(dtype="float64")] * 2) if isinstance(a, tp.Tensor) else a for a in args], meta
+            )
 
     x = _meta(2)
     for _ in range(2):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tripoint import rules
 from tripoint.errors import ArgumentError, IndexingError, ShapeError, SizeError
 
@@ -95,7 +96,21 @@ def test_shapes_are_ints(shape: Any, wanted: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize(
     "shape",
-    [2.0, "12", b"12", None, True, (2, 3.0), (2, True), (2, "3"), (2, None), np.array([2.0]), np.array(2.0), object(), ((2, 3),)],
+    [
+        2.0,
+        "12",
+        b"12",
+        None,
+        True,
+        (2, 3.0),
+        (2, True),
+        (2, "3"),
+        (2, None),
+        np.array([2.0]),
+        np.array(2.0),
+        object(),
+        ((2, 3),),
+    ],
 )
 def test_what_is_no_shape_is_an_argument_error(shape: Any) -> None:
     with pytest.raises(ArgumentError):
@@ -114,7 +129,11 @@ def test_negative_and_enormous_shapes() -> None:
 
 
 @settings(max_examples=400, deadline=None)
-@given(_shapes, st.one_of(st.none(), st.integers(-5, 5), st.lists(st.integers(-5, 5), max_size=4).map(tuple)), st.booleans())
+@given(
+    _shapes,
+    st.one_of(st.none(), st.integers(-5, 5), st.lists(st.integers(-5, 5), max_size=4).map(tuple)),
+    st.booleans(),
+)
 def test_axes_are_numpys(shape: tuple[int, ...], axis: Any, keepdims: bool) -> None:
     try:
         if shape == () and isinstance(axis, int):

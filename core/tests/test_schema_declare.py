@@ -8,10 +8,23 @@ from collections.abc import Sequence
 from typing import Any, Optional
 
 import pytest
+
 import tripoint as tp
 from tripoint import rules
 from tripoint.errors import ArgumentError, NoKernelError, RegistrationError, ShapeError
-from tripoint.plugin import Backend, Device, Operand, Tensor, composite, derivative, inplace, primitive, register, row_of, strided
+from tripoint.plugin import (
+    Backend,
+    Device,
+    Operand,
+    Tensor,
+    composite,
+    derivative,
+    inplace,
+    primitive,
+    register,
+    row_of,
+    strided,
+)
 from tripoint.schema import REQUIRED, read_params, rows
 
 pytestmark = pytest.mark.usefixtures("registry_kept")
@@ -32,7 +45,15 @@ def _read(fn: Any) -> list[tuple[str, str, int, Any]]:
 
 def test_roles_kinds_and_defaults_come_from_the_signature() -> None:
     def op(
-        x1: Tensor, x2: Operand, more: Sequence[Tensor], last: Tensor | None = None, /, axis: int = 0, *, keep: bool, n: int = 3
+        x1: Tensor,
+        x2: Operand,
+        more: Sequence[Tensor],
+        last: Tensor | None = None,
+        /,
+        axis: int = 0,
+        *,
+        keep: bool,
+        n: int = 3,
     ) -> Tensor:
         raise NotImplementedError
 
@@ -52,7 +73,12 @@ def test_annotations_that_are_objects_are_read_as_their_text() -> None:
         raise NotImplementedError
 
     op.__annotations__.update(
-        a=tp.Tensor, b=Operand, c=Optional[tp.Tensor], d=Sequence[tp.Tensor], e=tp.Tensor | None, n=int  # noqa: UP045
+        a=tp.Tensor,
+        b=Operand,
+        c=Optional[tp.Tensor],  # noqa: UP045
+        d=Sequence[tp.Tensor],
+        e=tp.Tensor | None,
+        n=int,
     )
     assert [p.role for p in read_params(op)] == ["operand", "operand", "optional", "variadic", "optional", "meta"]
 
@@ -196,7 +222,7 @@ def test_an_operator_takes_a_row_and_a_kernel_and_one_derivative() -> None:
     # File one: the row.
     @primitive(dtype=rules.floated(), shape=rules.same, namespace="mylib", kind="elementwise")
     def cube(x: Tensor, /) -> Tensor:
-        """x ** 3."""
+        """The third power."""
         raise NotImplementedError
 
     with pytest.raises(NoKernelError, match="mylib::cube"):
@@ -254,7 +280,10 @@ def test_threads_that_declare_operators_get_their_own() -> None:
     def declare(n: int) -> None:
         scope: dict[str, Any] = {"Tensor": tp.Tensor, "__name__": "threaded"}
         extra = "".join(f", k{n}_{i}: int = {i}" for i in range(n))
-        exec(f"def f{n}(x: Tensor, /, *, flag{n}: bool = True{extra}): return ({n}, {', '.join(f'k{n}_{i}' for i in range(n))})", scope)
+        exec(
+            f"def f{n}(x: Tensor, /, *, flag{n}: bool = True{extra}): return ({n}, {', '.join(f'k{n}_{i}' for i in range(n))})",
+            scope,
+        )
         barrier.wait()
         made[n] = composite(namespace="threaded")(scope[f"f{n}"])
 

@@ -139,7 +139,6 @@ _PLANNED = frozenset(
         "memory",
         "set_num_threads",
         "draw_layout",
-        "layouts",
         "synchronize",
         "Stream",
         "Event",

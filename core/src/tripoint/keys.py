@@ -30,9 +30,10 @@ class Key:
         autograd, view: whether these two parts are present.
         base: the key without parts.
         recorded: the key with the part ``autograd`` added.
+        fitted: whether the layout fits gradients to its tensors.
     """
 
-    __slots__ = ("__weakref__", "autograd", "base", "device", "dtype", "layout", "name", "parts", "recorded", "view")
+    __slots__ = ("__weakref__", "autograd", "base", "device", "dtype", "fitted", "layout", "name", "parts", "recorded", "view")
 
     device: Device
     layout: Layout
@@ -42,6 +43,7 @@ class Key:
     view: bool
     base: Key
     recorded: Key
+    fitted: bool
     name: str
 
     def with_parts(self, *names: str) -> Key:
@@ -94,6 +96,7 @@ def _make(ident: tuple[Any, Any, Any, frozenset[str]]) -> Key:
     key = _making[ident] = object.__new__(Key)
     key.device, key.layout, key.dtype, key.parts = ident
     key.autograd, key.view = AUTOGRAD in key.parts, VIEW in key.parts
+    key.fitted = key.layout is not None and key.layout.gradient_like is not None
     if key.layout is None:
         key.name = "absent" if key.dtype is None else key.dtype.name
     else:

@@ -1,9 +1,11 @@
-"""How the memory is read."""
+"""How the memory is read. ``tripoint.layouts.blocked`` is the layout of that name, from the plugin that provides it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from tripoint.errors import LayoutError, TensorAttributeError
 
 if TYPE_CHECKING:
     from tripoint.tensor import Tensor
@@ -40,7 +42,7 @@ class Layout:
         self.gradient_like = gradient_like
 
     def __call__(self, *args: object, **params: object) -> LayoutSpec:
-        """This layout with parameters, as a target of conversions: ``x.to(layout=blocked("nChw16c"))``."""
+        """This layout with parameters, as a target of conversions: ``x.to(layout=tripoint.layouts.blocked("nChw16c"))``."""
         return LayoutSpec(self, args, tuple(sorted(params.items())))
 
     def __str__(self) -> str:
@@ -83,6 +85,17 @@ strided = Layout("strided", views=True)
 
 #: layouts announced by plugins, by name; ``strided`` is always there.
 registered: dict[str, Layout] = {"strided": strided}
+#: finds the layout of a name, loading its plugin; the plugins room sets it.
+find_more: list[Callable[[str], Layout]] = []
+
+
+def __getattr__(name: str) -> Layout:
+    if find_more and not name.startswith("_"):
+        try:
+            return find_more[0](name)
+        except LayoutError as error:
+            raise TensorAttributeError(f"tripoint.layouts.{name}: {error}") from None
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def as_registered(name: str) -> Layout:

@@ -8,6 +8,7 @@ from typing import Any
 from tripoint.dtypes import DType
 from tripoint.errors import DeviceError
 from tripoint.plugin import Backend, Device, Key, Row, strided
+from tripoint.rules import check_shape
 
 __all__ = ["Shaped", "backend"]
 
@@ -56,7 +57,7 @@ def shapes_only(row: Row) -> Callable[..., Any] | None:
             tuple([p.shape for p in v]) if role == "variadic" else None if v is None else getattr(v, "shape", ())
             for v, role in zip(operands, roles, strict=True)
         )
-        return Shaped(tuple(rule(shapes, **meta)), target.dtype)
+        return Shaped(check_shape(rule(shapes, **meta), "the result's shape"), target.dtype)
 
     kernel.__name__ = f"{row.name}_shape"
     if row.mutates is not None:

@@ -39,9 +39,22 @@ class Mode:
         self.device = device
         self.layers = layers
 
-    def replace(self, **changes: Any) -> Mode:
+    def replace(
+        self,
+        *,
+        grad: bool | None = None,
+        fallback: str | None = None,
+        device: Device | None = None,
+        layers: tuple[Any, ...] | None = None,
+    ) -> Mode:
         """The mode that differs in the named settings."""
-        return intern(**{**{name: getattr(self, name) for name in self.__slots__}, **changes})
+        ident = (
+            self.grad if grad is None else grad,
+            fallback or self.fallback,
+            device or self.device,
+            self.layers if layers is None else layers,
+        )
+        return _modes.get(ident) or intern(*ident)
 
     def __repr__(self) -> str:
         return f"Mode({', '.join(f'{name}={getattr(self, name)}' for name in self.__slots__)})"

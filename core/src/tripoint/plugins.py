@@ -432,10 +432,10 @@ def _touches(claim: Claim, pattern: Pattern) -> bool:
 
 #: device types announced so far, by name.
 known_devices: dict[str, Device] = {"cpu": devices.cpu}
-#: who announced what, for taking it back: the table, the name and the distribution.
+#: who announced what, for taking it back: the table, the name and the distribution. What the core has goes with none.
 _announced: list[tuple[dict[str, Any], str, str | None]] = [
-    (known_devices, "cpu", "tripoint"),
-    (layouts.registered, "strided", "tripoint"),
+    (known_devices, "cpu", "the core"),
+    (layouts.registered, "strided", "the core"),
 ]
 
 
@@ -688,6 +688,9 @@ def find_layout(value: object) -> Layout:
         raise unusable(plugin, f"the layout {value!r}")
     names = {c.layout for p in found().values() for claim in p.claims for c in claim} | set(layouts.registered)
     raise LayoutError(f"unknown layout {value!r}; known layouts: {', '.join(sorted(names - {'*'}))}{install(value)}")
+
+
+layouts.find_more.append(find_layout)
 
 
 def find_dtype(name: str) -> DType | None:

@@ -151,6 +151,10 @@ def accumulated() -> DTypeRule:
         assert first is not None
         if wanted is not None:
             out = dt.as_dtype(wanted)
+            if first in dt.complex_floating and out not in dt.complex_floating:
+                raise DTypeError(
+                    f"{operator}: {first} to {out} drops the imaginary parts; take the real part or abs first"
+                )
         elif first in dt.unsigned_integer:
             out = dt.uint64
         elif first in dt.signed_integer or first is dt.bool_:

@@ -70,9 +70,6 @@ class Tensor:
     # NumPy must not take tensors apart element by element: both orders of `array + tensor` come to us.
     __array_ufunc__ = None
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        raise TensorAttributeError("tensors are not made by calling Tensor; use tripoint.asarray(data)")
-
     @property
     def device(self) -> Device:
         """Where the memory is."""
@@ -215,6 +212,8 @@ class Tensor:
         # Hidden from type checkers, so that they report a misspelled name.
         def __getattr__(self, name: str) -> Any:
             # Only names that the class lacks come here: attributes that layouts and dtypes declare, and mistakes.
+            if name in Tensor.__slots__:
+                raise TensorAttributeError("this tensor was made by calling Tensor(); make tensors with tripoint.asarray")
             if not name.startswith("__"):
                 key = self._key
                 for owner in (key.layout, key.dtype):
@@ -234,12 +233,9 @@ class Tensor:
             raise AttributeError(name)
 
 
-_new = Tensor.__new__
-
-
 def wrap(key: Key, payload: Any) -> Tensor:
     """A tensor on ``key`` that carries ``payload``; nothing is checked."""
-    out = _new(Tensor)
+    out = Tensor()
     out._key = key
     out._payload = payload
     out._node = None

@@ -7,6 +7,7 @@ import array as arrays
 import ml_dtypes
 import numpy as np
 import pytest
+
 import tripoint as tp
 from tripoint.errors import (
     AliasError,
@@ -44,13 +45,19 @@ def test_shapes_and_dtypes():
                 assert x.tolist() == np.full(shape, value).tolist()
             assert tp.empty(shape, dtype=dtype).shape == shape
             assert tp.full(shape, 1, dtype=dtype).tolist() == np.ones(shape).tolist()
-    for shape, want in [(3, (3,)), ([2, 3], (2, 3)), (np.int64(2), (2,)), ((np.int32(2), 1), (2, 1)), (np.array([2, 2]), (2, 2)),
-                        (tp.asarray([1, 2]), (1, 2)), (range(1, 3), (1, 2))]:  # fmt: skip
+    for shape, want in [(3, (3,)), ([2, 3], (2, 3)), (np.int64(2), (2,)), ((np.int32(2), 1), (2, 1)),
+                        (np.array([2, 2]), (2, 2)), (tp.asarray([1, 2]), (1, 2)), (range(1, 3), (1, 2))]:  # fmt: skip
         assert tp.zeros(shape).shape == want
     assert tp.zeros((2,)).dtype is tp.float32
     for named in (np.float64, np.dtype("float64"), "float64", tp.float64):
         assert tp.zeros((2,), dtype=named).dtype is tp.float64
-    for named, want in ((bool, tp.bool), (int, tp.int64), (float, tp.float32), (complex, tp.complex64), (np.bool_, tp.bool)):
+    for named, want in (
+        (bool, tp.bool),
+        (int, tp.int64),
+        (float, tp.float32),
+        (complex, tp.complex64),
+        (np.bool_, tp.bool),
+    ):
         assert tp.zeros((1,), dtype=named).dtype is want
 
 
@@ -91,8 +98,8 @@ def test_like():
 
 
 def test_arange():
-    for args in [(5,), (0,), (-3,), (2, 7), (7, 2, -2), (0, 10, 3), (10, 0, 3), (-5, 5, 4), (2.5,), (0.0, 1.0, 0.1), (1, 2, 0.3),
-                 (5.0, 1.0, -0.5), (0.0, -1.0)]:  # fmt: skip
+    for args in [(5,), (0,), (-3,), (2, 7), (7, 2, -2), (0, 10, 3), (10, 0, 3), (-5, 5, 4), (2.5,), (0.0, 1.0, 0.1),
+                 (1, 2, 0.3), (5.0, 1.0, -0.5), (0.0, -1.0)]:  # fmt: skip
         got, want = tp.arange(*args), np.arange(*args)
         assert got.dtype is (tp.int64 if want.dtype == np.int64 else tp.float32)
         assert got.shape == want.shape

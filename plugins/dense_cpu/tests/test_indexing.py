@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tripoint as tp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import tripoint as tp
 from tripoint.errors import (
     ArgumentError,
     DTypeError,
@@ -162,7 +163,15 @@ def test_ellipsis_and_two_indices_on_one_axis():
 
 def test_masks_and_several_index_tensors_are_planned():
     x = tp.ones((2, 2))
-    for key in ([True, False], tp.asarray([True, False]), np.array([True, False]), True, np.bool_(True), ([0], [1]), ([0], 1)):
+    for key in (
+        [True, False],
+        tp.asarray([True, False]),
+        np.array([True, False]),
+        True,
+        np.bool_(True),
+        ([0], [1]),
+        ([0], 1),
+    ):
         with pytest.raises(NotBuiltYetError, match="planned"):
             x[key]
         with pytest.raises(NotBuiltYetError, match="planned"):

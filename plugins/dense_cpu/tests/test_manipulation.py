@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+
 import tripoint as tp
 from tripoint.errors import AliasError, ArgumentError, DTypeError, LayoutError, ReadOnlyError, ShapeError
 from tripoint.schema import rows
@@ -143,7 +144,13 @@ def test_reshape_refusals():
 def test_flatten():
     for memory in memories(array((2, 3, 4))):
         x = tp.asarray(memory)
-        for start, stop, shape in [(0, -1, (24,)), (1, 2, (2, 12)), (0, 1, (6, 4)), (1, 1, (2, 3, 4)), (-2, -1, (2, 12))]:
+        for start, stop, shape in [
+            (0, -1, (24,)),
+            (1, 2, (2, 12)),
+            (0, 1, (6, 4)),
+            (1, 1, (2, 3, 4)),
+            (-2, -1, (2, 12)),
+        ]:
             want = memory.reshape(shape)
             out = x.flatten(start, stop)
             np.testing.assert_array_equal(out.numpy(), want)

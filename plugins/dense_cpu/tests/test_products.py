@@ -7,6 +7,7 @@ import itertools
 import ml_dtypes
 import numpy as np
 import pytest
+
 import tripoint as tp
 from tripoint.errors import ArgumentError, DTypeError, ShapeError
 from tripoint.schema import rows

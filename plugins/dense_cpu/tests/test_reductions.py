@@ -7,6 +7,7 @@ import itertools
 import ml_dtypes
 import numpy as np
 import pytest
+
 import tripoint as tp
 from tripoint.errors import ArgumentError, DTypeError, ShapeError
 from tripoint.schema import rows
@@ -16,7 +17,14 @@ INTS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 COMPLEX = ["complex64", "complex128"]
 EVERY = ["bool", *INTS, *FLOATS, *COMPLEX]
-TOLERANCE = {"bfloat16": 1e-2, "float16": 2e-3, "float32": 1e-5, "complex64": 1e-5, "float64": 1e-13, "complex128": 1e-13}
+TOLERANCE = {
+    "bfloat16": 1e-2,
+    "float16": 2e-3,
+    "float32": 1e-5,
+    "complex64": 1e-5,
+    "float64": 1e-13,
+    "complex128": 1e-13,
+}
 CASES = {
     "sum": np.sum, "prod": np.prod, "mean": np.mean, "max": np.max, "min": np.min, "all": np.all, "any": np.any,
     "argmax": np.argmax, "argmin": np.argmin,
@@ -87,7 +95,9 @@ def reference(name, x, axis, keepdims, dtype):
     if dtype in ("float16", "bfloat16"):
         x = x.astype(np.float32)
     if name in ("sum", "prod"):
-        out = CASES[name](x, axis=axis, keepdims=keepdims, dtype=None if dtype not in ("float16", "bfloat16") else np.float32)
+        out = CASES[name](
+            x, axis=axis, keepdims=keepdims, dtype=None if dtype not in ("float16", "bfloat16") else np.float32
+        )
     else:
         out = CASES[name](x, axis=axis, keepdims=keepdims)
     return np.asarray(out).astype(np_dtype(result(name, dtype)))

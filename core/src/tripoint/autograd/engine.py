@@ -157,7 +157,7 @@ def _walk(
                     stack.append(parent)
     if wanted is not None:
         waiting = _towards(wanted, users)
-        roots = [(node, seed) for node, seed in roots if node in waiting or node in wanted]
+        roots = [(node, seed) for node, seed in roots if node in waiting]
     grads: dict[Any, Tensor] = {}
     borrowed: set[Any] = set()
     caller = current.get()
@@ -216,8 +216,9 @@ def _walk(
                         borrowed.discard(parent)
                     else:
                         grads[parent] = part
-                        if part is g or part._alias is not None or any(part is s for s in node.saved):
-                            borrowed.add(parent)
+                        if parent.__class__ is Leaf or wanted is not None:  # somebody will keep it
+                            if part is g or part._alias is not None or any(part is s for s in node.saved):
+                                borrowed.add(parent)
                 waiting[parent] -= 1
                 if not waiting[parent]:
                     _release(parent, grads, ready, waiting)
@@ -287,9 +288,14 @@ def _fit(part: Tensor, node: Any, source: Any = None) -> Tensor:
     return part
 
 
+_leading = [tuple(range(n)) for n in range(65)]
+
+
 def _shaped(part: Tensor, shape: tuple[int, ...], source: Any) -> Tensor:
     have = part.shape
     lead = len(have) - len(shape)
+    if lead > 0 and have[lead:] == shape and have == source.shape:  # a bias: the usual case
+        return sum_(part, axis=_leading[lead])
     # An axis is summed where the call broadcast the operand along it, so the call's result has it, in that size.
     padded = (1,) * -lead + have
     wanted = (1,) * lead + shape

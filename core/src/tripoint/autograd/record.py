@@ -119,21 +119,25 @@ def _functional(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], m
     constants: dict[str, Any] = {
         "inner": next_plan,
         "Node": Node,
-        "new": Node.__new__,
         "rule_of": rule_of,
         "rules": rules,
     }
     body: list[str] = []
+    lines, closed = getattr(next_plan, "source", None) or ([""], dict[str, Any]())
     if op.composite:
         constants["bare"] = _bare
         given = ", ".join(f"bare({n})" if n[0] == "a" else n for n in parameters)
+        body.append(f"out = inner({given})")
+    elif lines[-1] == "return out":
+        del constants["inner"]
+        constants = {**closed, **constants}
+        body += lines[:-1]
     else:
-        given = ", ".join(parameters)
-    body.append(f"out = inner({given})")
+        body.append(f"out = inner({', '.join(parameters)})")
     body.append("k = out._key")
     if op.keyed or op.composite:
         body.append("if k.dtype.gradient is None: return out")
-    body.append("node = new(Node)")
+    body.append("node = Node()")
     body += ["b = k.base", "try:", "    node.rule = rules[b]", "except KeyError:", "    node.rule = rule_of(b)"]
     inputs = []
     for i, p in enumerate(op.operands):
@@ -166,7 +170,7 @@ def _functional(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], m
     if op.metas:
         body.append(f"node.meta = ({''.join(f'm{i}, ' for i in range(len(op.metas)))})")
     constants["fits"] = _keep_like
-    body.append("if b.layout.gradient_like is not None: fits(node, out)")
+    body.append("if b.fitted: fits(node, out)")
     body += ["out._node = node", "out._key = k.recorded", "return out"]
     return compile_plan(parameters, body, constants)
 

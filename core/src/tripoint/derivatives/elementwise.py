@@ -28,6 +28,8 @@ from tripoint.tensor import Tensor
 derivative(ops.add, x1=lambda g: g, x2=lambda g: g)
 derivative(ops.subtract, x1=lambda g: g, x2=lambda g: negative(g))
 derivative(ops.multiply, x1=lambda g, x2: multiply(g, x2), x2=lambda g, x1: multiply(g, x1))
+
+
 def _over(g: Tensor, x: Any) -> Tensor:
     return divide_back(g, x) if isinstance(x, Tensor) else divide(g, x)
 

@@ -51,11 +51,11 @@ def _template(params: tuple[Param, ...], keyed: tuple[str, ...]) -> Callable[...
         else:
             name, operands = f"a{operands}", operands + 1
             if p.role == "variadic":
-                levels.append(f"[tuple([t._key for t in ({name} if {name}.__class__ in sequences else None)])]")
+                levels.append(f"[tuple([t._key for t in ({name} if type({name}) in sequences else None)])]")
             elif operands == 1:
                 levels.append(f"[{name}._key]")
             else:
-                levels.append(f"[{name}._key if {name}.__class__ is Tensor else scalars[{name}.__class__]]")
+                levels.append(f"[{name}._key if type({name}) is Tensor else scalars[type({name})]]")
         if last == POSITIONAL_ONLY and p.kind != POSITIONAL_ONLY:
             words.append("/")
         if p.kind == KEYWORD_ONLY and last != KEYWORD_ONLY:
@@ -223,7 +223,7 @@ def dunder(operator: Callable[..., Any], name: str, *, reflected: bool = False) 
     ident = ("dunder", reflected)
     factory = _templates.get(ident)
     if factory is None:
-        other = "b._key if b.__class__ is Tensor else scalars[b.__class__]"
+        other = "b._key if type(b) is Tensor else scalars[type(b)]"
         levels, order = (f"[{other}][a._key]", "b, a") if reflected else (f"[a._key][{other}]", "a, b")
         text = (
             "def factory(plans, row):\n"

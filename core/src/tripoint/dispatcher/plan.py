@@ -25,9 +25,9 @@ from tripoint.errors import (
     TripointError,
 )
 from tripoint.keys import ABSENT, Key
-from tripoint.rules import LARGEST
 from tripoint.modes import DEFAULT, current
 from tripoint.plugins import guarded
+from tripoint.rules import LARGEST
 from tripoint.schema import Row, rows
 from tripoint.storage import Alias, View, chain_of, record_of, wrote
 from tripoint.tensor import Tensor, wrap
@@ -55,7 +55,9 @@ def compile_plan(parameters: list[str], body: list[str], constants: dict[str, An
         scope: dict[str, Any] = {"__name__": None}
         exec(compile(text, "<tripoint plan>", "exec"), scope)
         factory = _factories[text] = scope["factory"]
-    return factory(**constants)
+    plan = factory(**constants)
+    plan.__dict__["source"] = (body, constants)  # for a layer that writes itself around a plan without another call
+    return plan
 
 
 def names_of(row: Row) -> list[str]:
@@ -85,27 +87,22 @@ def caster(key: Key, dtype: DType) -> Callable[[Any], Any]:
 
 def step(kernel: kernels.Kernel, target: Key, spec: Any) -> Callable[[Any], Any]:
     """One conversion step as a function of a payload; the caller's floating-point settings do not reach it."""
-    fn = quieted(kernel.fn, kernels.find_point(target))
+    fn, point = kernel.fn, kernels.find_point(target)
+    quiet = point.quiet if point is not None else None
     extra: dict[str, Any] = {}
     if kernel.takes_target:
         extra["target"] = target
     if kernel.takes_spec:
         extra["spec"] = spec
-    return (lambda p: fn(p, **extra)) if extra else fn
 
-
-def quieted(fn: Callable[..., Any], point: kernels.Point | None) -> Callable[..., Any]:
-    """``fn``, run again in the backend's quiet context where only the host's floating-point settings made it raise."""
-    if point is None or point.quiet is None:
-        return fn
-    quiet = point.quiet
-
-    def run(*args: Any, **meta: Any) -> Any:
+    def run(p: Any) -> Any:
         try:
-            return fn(*args, **meta)
+            return fn(p, **extra)
         except FloatingPointError:
+            if quiet is None:
+                raise
             with quiet():
-                return fn(*args, **meta)
+                return fn(p, **extra)
 
     return run
 
@@ -121,7 +118,7 @@ def filler(key: Key) -> Callable[[Any], Any]:
         raise NoKernelError(
             "full", (("target", key.name),), help="a backend provides full, so that scalars can be operands"
         )
-    fn = quieted(kernel.fn, kernels.find_point(key))
+    fn = kernel.fn
     if kernel.takes_target:
         return lambda v: fn(shape=(), fill_value=v, target=key)
     return lambda v: fn(shape=(), fill_value=v)
@@ -233,9 +230,9 @@ def _around(parameters: list[str], head: list[str], constants: dict[str, Any], i
     return compile_plan(parameters, [*head, f"return inner({', '.join(parameters)})"], constants)
 
 
-def _payload_source(res: Resolution, constants: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Source that takes the payloads out of the operands, cast and filled; and the names they then have."""
-    lines, names = [], []
+def _payload_source(res: Resolution, constants: dict[str, Any]) -> list[str]:
+    """Source of the payload of each operand, cast and filled."""
+    out = []
     for i, p in enumerate(res.row.operands):
         at = [j for j, s in enumerate(res.slots) if s == i]
         if p.role == "variadic":
@@ -244,27 +241,24 @@ def _payload_source(res: Resolution, constants: dict[str, Any]) -> tuple[list[st
                 constants[f"casts{i}"] = [
                     caster(res.keys[j], d) if d is not None else _same for j, d in zip(at, casts, strict=True)
                 ]
-                lines.append(f"p{i} = [c(t._payload) for c, t in zip(casts{i}, a{i})]")
+                out.append(f"[c(t._payload) for c, t in zip(casts{i}, a{i})]")
             else:
-                lines.append(f"p{i} = [t._payload for t in a{i}]")
+                out.append(f"[t._payload for t in a{i}]")
+            continue
+        key, cast, fill = res.keys[at[0]], res.casts[at[0]], res.fills[at[0]]
+        if key is ABSENT:
+            out.append("None")
+        elif fill is not None:
+            constants[f"fill{i}"] = filler(fill)
+            out.append(f"fill{i}(a{i})")
+        elif not key.is_tensor:
+            out.append(f"a{i}")
+        elif cast is not None:
+            constants[f"cast{i}"] = caster(key, cast)
+            out.append(f"cast{i}(a{i}._payload)")
         else:
-            key, cast = res.keys[at[0]], res.casts[at[0]]
-            if key is ABSENT:
-                lines.append(f"p{i} = None")
-            elif not key.is_tensor:
-                fill = res.fills[at[0]]
-                if fill is not None:
-                    constants[f"fill{i}"] = filler(fill)
-                    lines.append(f"p{i} = fill{i}(a{i})")
-                else:
-                    lines.append(f"p{i} = a{i}")
-            elif cast is not None:
-                constants[f"cast{i}"] = caster(key, cast)
-                lines.append(f"p{i} = cast{i}(a{i}._payload)")
-            else:
-                lines.append(f"p{i} = a{i}._payload")
-        names.append(f"p{i}")
-    return lines, names
+            out.append(f"a{i}._payload")
+    return out
 
 
 def _same(p: Any) -> Any:
@@ -273,18 +267,18 @@ def _same(p: Any) -> Any:
 
 def _kernel(res: Resolution, parameters: list[str], head: list[str], constants: dict[str, Any]) -> Plan:
     row = res.row
-    lines, names = _payload_source(res, constants)
+    payloads = _payload_source(res, constants)
     if res.how == "convert":
         chain = [step(k, key, res.spec) for k, key in res.steps]
         constants.update({f"step{i}": fn for i, fn in enumerate(chain)})
-        call = "p0"
+        call = payloads[0]
         for i in range(len(chain)):
             call = f"step{i}({call})"
     else:
         kernel = res.kernel
         assert kernel is not None
         constants["kernel"] = kernel.fn
-        words = [*names]
+        words = [*payloads]
         for i, p in enumerate(row.metas):
             if p.name not in row.keyed:
                 words.append(f"{p.name}=m{i}")
@@ -300,18 +294,17 @@ def _kernel(res: Resolution, parameters: list[str], head: list[str], constants: 
             head = [*head, f"check({', '.join(parameters)})"]
     constants["recover"] = recover
     constants["res"] = res
-    whole = [*lines, f"return {call}"]
-    constants["run"] = compile_plan(parameters, whole, _only("\n".join(whole), constants))
-    body = [*head, "try:", *[f"    {line}" for line in lines], f"    r = {call}", "except Exception as error:"]
+    constants["run"] = compile_plan(parameters, [f"return {call}"], _only(call, constants))
+    body = [*head, "try:", f"    r = {call}", "except Exception as error:"]
     body.append(f"    r = recover(res, error, ({''.join(n + ', ' for n in parameters)}), run)")
     if row.returns != "tensor":
         return compile_plan(parameters, [*body, "return r"], constants)
     point = res.point
     if point is not None and point.coerce is not None:
         constants.update(payload=point.payload, coerce=point.coerce)
-        body.append("if r.__class__ is not payload: r = coerce(r)")
-    constants.update(new=Tensor.__new__, Tensor=Tensor, key=res.out)
-    body += ["out = new(Tensor)", "out._payload = r", "out._node = None"]
+        body.append("if type(r) is not payload: r = coerce(r)")
+    constants.update(Tensor=Tensor, key=res.out)
+    body += ["out = Tensor()", "out._payload = r", "out._node = None"]
     plain = ["out._key = key", "out._alias = None"]
     if (
         row.aliases != "never"
@@ -332,7 +325,7 @@ def _kernel(res: Resolution, parameters: list[str], head: list[str], constants: 
                 )
             constants["shares"] = point.aliases
             constants["misread"] = misread
-            body += ["try:", "    shared = shares(r, p0)", "except Exception as error: raise misread(res, r, error) from error"]
+            body += ["try:", "    shared = shares(r, a0._payload)", "except Exception as error: raise misread(res, r, error) from error"]
             body += ["if shared:", *[f"    {v}" for v in viewed], "else:", *[f"    {v}" for v in plain]]
     else:
         body += plain
@@ -366,7 +359,7 @@ def _hooked(res: Resolution, first: bool) -> Plan:
     back: Any = None
     if res.out is not None and inner_res.out is not res.out:
         at = next(i for i, k in enumerate(res.keys) if k.is_tensor)
-        back = (found[at].from_strided, res.slots[at], res.out)  # type: ignore[union-attr]
+        back = (found[at].from_strided, res.out)  # type: ignore[union-attr]
 
     def plan(*values: Any) -> Any:
         args: list[Any] = []
@@ -380,11 +373,11 @@ def _hooked(res: Resolution, first: bool) -> Plan:
                 j += 1
         out = inner(*args, *values[count:])
         if back is not None:
-            from_strided, slot, key = back
-            like = values[slot]
-            like = like if isinstance(like, Tensor) else like[0]
-            if out._payload.shape == like._payload.shape:
-                return wrap(key, from_strided(out._payload, like=like._payload))
+            from_strided, key = back
+            # One whose shape the result has, if there is one: its parameters may fit no other shape.
+            likes = [v._payload for v in values[:count] if isinstance(v, Tensor)]
+            like = next((p for p in likes if p.shape == out._payload.shape), likes[0])
+            return wrap(key, from_strided(out._payload, like=like))
         return out
 
     return plan
@@ -405,11 +398,10 @@ def _inplace(res: Resolution, first: bool) -> Plan:
     constants: dict[str, Any] = {"recover": recover, "res": res, "wrote": wrote}
     handler = f"    recover(res, error, ({''.join(n + ', ' for n in parameters)}))"
     if res.kernel is not None:
-        lines, names = _payload_source(res, constants)
+        words = _payload_source(res, constants)
         constants["kernel"] = res.kernel.fn
-        words = [*names, *[f"{p.name}=m{i}" for i, p in enumerate(row.metas) if p.name not in row.keyed]]
-        write = f"kernel({', '.join(words)})"
-        body = ["try:", *[f"    {line}" for line in [*lines, write]], "except Exception as error:", handler]
+        words += [f"{p.name}=m{i}" for i, p in enumerate(row.metas) if p.name not in row.keyed]
+        body = ["try:", f"    kernel({', '.join(words)})", "except Exception as error:", handler]
         return compile_plan(parameters, [*body, "wrote(a0)", "return a0"], constants)
     inner_res = res.inner
     assert inner_res is not None
@@ -551,9 +543,7 @@ def checker(res: Resolution) -> Callable[..., None]:
     return check
 
 
-def recover(
-    res: Resolution, error: Exception, values: tuple[Any, ...], run: Callable[..., Any] | None = None
-) -> Any:
+def recover(res: Resolution, error: Exception, values: tuple[Any, ...], run: Callable[..., Any] | None = None) -> Any:
     """Where a kernel that raised arrives: run again where only the host's floating-point settings made it raise.
 
     NumPy checks those settings when the result is complete, so an in-place kernel (``run`` is ``None``) has done its work.

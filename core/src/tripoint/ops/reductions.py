@@ -56,13 +56,19 @@ def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 
 @primitive(
-    dtype=rules.indices((dt.boolean, dt.real)), shape=rules.arg_reduced, bind=rules.bind_optional_axis, kind="reduction", minimal=True
+    dtype=rules.indices((dt.boolean, dt.real)),
+    shape=rules.arg_reduced,
+    bind=rules.bind_optional_axis,
+    kind="reduction",
+    minimal=True,
 )
 def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """Position of the first largest element along an axis (``None``: of the flattened tensor); the first NaN wins."""
 
 
-@primitive(dtype=rules.indices((dt.boolean, dt.real)), shape=rules.arg_reduced, bind=rules.bind_optional_axis, kind="reduction")
+@primitive(
+    dtype=rules.indices((dt.boolean, dt.real)), shape=rules.arg_reduced, bind=rules.bind_optional_axis, kind="reduction"
+)
 def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """Position of the first smallest element along an axis (``None``: of the flattened tensor); the first NaN wins."""
 

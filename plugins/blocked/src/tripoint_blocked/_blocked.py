@@ -1,4 +1,4 @@
-"""The payload, and the two conversions over it."""
+"""The payload, and the conversions over it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tripoint.errors import DTypeError, LayoutError, ShapeError
-from tripoint.plugin import DType, LayoutSpec, floating
+from tripoint.plugin import DType, LayoutSpec, boolean, floating
 
 Array = NDArray[Any]
+Shape = tuple[int, int, int, int]
 
 DEFAULT = 16
 #: block sizes that vector units have use for.
@@ -25,11 +26,11 @@ class Blocked:
 
     Attributes:
         shape: the logical (N, C, H, W).
-        data: the buffer, (N, ceil(C / block), H, W, block); lanes beyond C are zero.
+        data: the buffer, (N, ceil(C / block), H, W, block), C-contiguous; lanes beyond C are zero.
         block: channels in a block.
     """
 
-    shape: tuple[int, int, int, int]
+    shape: Shape
     data: Array
     block: int
 
@@ -58,24 +59,41 @@ def check(shape: tuple[int, ...], dtype: DType) -> None:
 
     Raises:
         ShapeError: not four axes.
-        DTypeError: not a floating dtype.
+        DTypeError: neither a floating dtype nor bool, which comparisons give.
     """
     if len(shape) != 4:
         raise ShapeError(f"layout blocked is for images of four axes (N, C, H, W); shape {shape} has {len(shape)}")
-    if dtype not in floating:
-        raise DTypeError(f"layout blocked is for floating dtypes, not {dtype}; convert with .to(dtype=...) first")
+    if dtype not in floating and dtype not in boolean:
+        raise DTypeError(
+            f"layout blocked is for floating dtypes and bool, not {dtype}; convert with .to(dtype=...) first"
+        )
+
+
+def empty(shape: Shape, size: int, dtype: Any) -> Blocked:
+    """A payload whose lanes hold whatever the memory held, pad lanes zeros."""
+    n, c, h, w = shape
+    made = Blocked(shape, np.empty((n, -(-c // size), h, w, size), dtype), size)
+    clear_pads(made)
+    return made
+
+
+def clear_pads(p: Blocked) -> None:
+    """Write zeros into the lanes beyond C of a payload that is being made."""
+    used = p.shape[1] % p.block
+    if used:
+        p.data[:, -1, :, :, used:] = 0
 
 
 def block(x: Array, size: int) -> Blocked:
     """Images (N, C, H, W) with their channels in blocks of ``size``, in new memory."""
     n, c, h, w = x.shape
-    data = np.zeros((n, -(-c // size), h, w, size), x.dtype)
-    lanes = data.transpose(0, 1, 4, 2, 3)
+    made = empty((n, c, h, w), size, x.dtype)
+    lanes = made.data.transpose(0, 1, 4, 2, 3)
     whole = c // size
     lanes[:, :whole] = x[:, : whole * size].reshape(n, whole, size, h, w)
     if c % size:
         lanes[:, whole, : c % size] = x[:, whole * size :]
-    return Blocked((n, c, h, w), data, size)
+    return made
 
 
 def unblock(p: Blocked) -> Array:
@@ -86,3 +104,8 @@ def unblock(p: Blocked) -> Array:
     out = np.empty((n, blocks * p.block, h, w), p.data.dtype)
     out.reshape(n, blocks, p.block, h, w)[...] = p.data.transpose(0, 1, 4, 2, 3)
     return out if c == out.shape[1] else np.ascontiguousarray(out[:, :c])
+
+
+def reblock(p: Blocked, size: int) -> Blocked:
+    """The same images in blocks of another size; ``p`` itself if they have that size."""
+    return p if p.block == size else block(unblock(p), size)

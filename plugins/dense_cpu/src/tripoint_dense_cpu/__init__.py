@@ -7,8 +7,8 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
-from tripoint.plugin import Backend, DType, Pattern, scalar, strided
 
+from tripoint.plugin import Backend, DType, Pattern, scalar, strided
 from tripoint_dense_cpu import _arrays
 from tripoint_dense_cpu._arrays import dtype_name, numpy_dtype
 
@@ -45,16 +45,16 @@ def _aliases(out: Any, x: Any) -> bool:
 def silent(fn: Callable[..., Any]) -> Callable[..., Any]:
     """``fn`` in a frame that belongs to no module, whose NumPy warnings CPython drops (the core's Note [Quiet frames]).
 
-    The functions of its own module that it calls are silent there too. The caller's ``numpy.seterr(all="raise")`` is met by running again under ``numpy.errstate``, see `Backend`'s ``quiet``.
+    The functions of its own module that it calls are silent there too. The caller's ``numpy.seterr(all="raise")`` is met by
+    running again under ``numpy.errstate``, see `Backend`'s ``quiet``.
     """
     if not isinstance(fn, FunctionType):
         return fn
-    room = _rooms.get(fn.__module__)
-    if room is None:
-        room = _rooms[fn.__module__] = {**fn.__globals__, "__name__": None}
-        for name, helper in fn.__globals__.items():
-            if isinstance(helper, FunctionType) and helper.__module__ == fn.__module__:
-                room[name] = _moved(helper, room)
+    room = _rooms.setdefault(fn.__module__, {"__name__": None})
+    for name, value in fn.__globals__.items():  # the module may still be on its way
+        if name not in room:
+            own = isinstance(value, FunctionType) and value.__module__ == fn.__module__
+            room[name] = _moved(value, room) if own else value
     return _moved(fn, room)
 
 
@@ -66,6 +66,17 @@ def _moved(fn: FunctionType, room: dict[str, Any]) -> FunctionType:
     made.__kwdefaults__ = fn.__kwdefaults__
     made.__doc__, made.__module__ = fn.__doc__, fn.__module__
     return made
+
+
+_number = silent(_arrays.number)
+
+
+def _raises(number: Any, dtype: Any) -> bool:
+    try:
+        np.asarray(number, dtype)
+    except FloatingPointError:
+        return True
+    return False
 
 
 def _quiet() -> Any:
@@ -112,8 +123,8 @@ def _beside_bfloat16(fn: Callable[..., Any]) -> Callable[..., Any]:
     # To NumPy bfloat16 is no dtype of its own, so that a Python number would make a float32 of it.
     def kernel(x1: Any, x2: Any) -> Any:
         if isinstance(x1, np.ndarray):
-            return fn(x1, _arrays.number(x2, x1.dtype))
-        return fn(_arrays.number(x1, x2.dtype), x2)
+            return fn(x1, _number(x2, x1.dtype))
+        return fn(_number(x1, x2.dtype), x2)
 
     kernel.__name__ = fn.__name__
     return silent(kernel)
@@ -144,17 +155,19 @@ backend.kernels(
 
 def _into(ufunc: Any) -> Callable[..., Any]:
     def write(x1: Any, x2: Any) -> None:
+        # Under the caller's numpy.seterr(all="raise") NumPy raises when the result is written, and so it is no error here,
+        # but not where it works on temporaries or first has to read a number: these it is spared.
+        if x2.__class__ is not np.ndarray:
+            if x1.dtype.kind == "V":
+                x2 = _number(x2, x1.dtype)
+        elif x1 is not x2 and (x1.base is not None or x2.base is not None) and np.may_share_memory(x1, x2):
+            x2 = x2.copy()
         try:
-            ufunc(x1, x2, out=x1, casting="same_kind")
+            ufunc(x1, x2, out=x1)
         except FloatingPointError:
-            # The caller's numpy.seterr: NumPy raises when the result is written, unless it was reading a number.
-            if isinstance(x2, np.ndarray):
-                return
-            try:
-                np.asarray(x2, x1.dtype)
-            except FloatingPointError:
+            if not isinstance(x2, np.ndarray) and _raises(x2, x1.dtype):
                 with np.errstate(all="ignore"):
-                    ufunc(x1, x2, out=x1, casting="same_kind")
+                    ufunc(x1, x2, out=x1)
 
     write.__name__ = f"{ufunc.__name__}_"
     return silent(write)
@@ -178,10 +191,11 @@ backend.kernels(
         name: silent(getattr(_arrays, name))
         for name in (
             "empty", "zeros", "ones", "full", "ramp", "from_data", "astype", "copy", "to_list", "to_numpy", "to_text",
-            "reshape", "permute_dims", "matrix_transpose", "expand_dims", "squeeze", "broadcast_to", "flip", "concat", "getitem",
-            "getitem_back", "take", "take_back", "sum", "prod", "max", "min", "all", "any", "argmax", "argmin", "matmul",
-            "relu", "relu_back", "multiply_back", "divide_back", "softmax", "log_softmax", "pick", "pick_back", "conv2d", "conv2d_input", "conv2d_weight",
-            "max_pool2d", "max_pool2d_input", "max_pool2d_tangent", "cross_entropy", "cross_entropy_back",
+            "reshape", "permute_dims", "matrix_transpose", "expand_dims", "squeeze", "broadcast_to", "flip", "concat",
+            "getitem", "getitem_back", "take", "take_back", "sum", "prod", "max", "min", "all", "any", "argmax", "argmin",
+            "matmul", "relu", "relu_back", "multiply_back", "divide_back", "softmax", "log_softmax", "pick", "pick_back",
+            "conv2d", "conv2d_input", "conv2d_weight", "max_pool2d", "max_pool2d_input", "max_pool2d_tangent",
+            "cross_entropy", "cross_entropy_back",
         )
     }
 )  # fmt: skip

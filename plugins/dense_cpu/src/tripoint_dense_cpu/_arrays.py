@@ -8,15 +8,30 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
 from tripoint.errors import AliasError, ArgumentError, DTypeError, IndexingError, ScalarRangeError
 from tripoint.plugin import DType, Key
-
 from tripoint_dense_cpu import _conv
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Shape = tuple[int, ...]
 
-_names = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
+_names = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
 _by_name: dict[str, np.dtype[Any]] = {name: np.dtype(name) for name in _names}
 _by_dtype: dict[np.dtype[Any], str] = {dtype: name for name, dtype in _by_name.items()}
 
@@ -142,7 +157,12 @@ def from_data(*, data: Any, copy: bool | None, target: Key) -> Array:
     try:
         if isinstance(data, (list, tuple, bool, int, float, complex)):
             return np.array(data, dtype=dtype)
-        return np.array(data, dtype=dtype, copy=copy, order="C" if copy else "K", subok=False)
+        out = np.array(data, dtype=dtype, copy=copy, order="C" if copy else "K", subok=False)
+        if not out.flags.aligned:
+            if copy is False:
+                raise ValueError("memory that is not aligned")
+            out = out.copy()
+        return out
     except OverflowError as error:
         raise ScalarRangeError(f"asarray: {error}; name a wider dtype") from None
     except (ValueError, TypeError) as error:
@@ -294,7 +314,7 @@ def assign_(x1: Array, x2: Any) -> None:
 # Elementwise ---------------------------------------------------------------------------------------------------------
 
 
-def pow(x1: Any, x2: Any) -> Any:  # noqa: A001
+def pow(x1: Any, x2: Any) -> Any:
     """Powers; small integer exponents are products, which NumPy's power is many times slower than.
 
     Raises:
@@ -332,8 +352,13 @@ def _annihilated(out: Array, g: Array) -> Array:
 def where(condition: Array, x1: Any, x2: Any, *, target: Key) -> Array:
     """A choice between two."""
     dtype = numpy_dtype(target.dtype)
-    chosen = [v.astype(dtype, copy=False) if isinstance(v, np.ndarray) else number(v, dtype) for v in (x1, x2)]
-    return np.where(condition, *chosen)
+    return np.where(condition, _as(x1, dtype), _as(x2, dtype))
+
+
+def _as(value: Any, dtype: np.dtype[Any]) -> Array:
+    if value.__class__ is not np.ndarray:
+        return number(value, dtype)
+    return value if value.dtype is dtype else value.astype(dtype, copy=False)  # type: ignore[no-any-return]
 
 
 def relu(x: Array) -> Array:
@@ -353,10 +378,9 @@ def relu_back(g: Array, x: Array) -> Array:
 # Reductions ----------------------------------------------------------------------------------------------------------
 
 
-def sum(x: Array, *, axis: Shape, keepdims: bool, target: Key) -> Any:  # noqa: A001
+def sum(x: Array, *, axis: Shape, keepdims: bool, target: Key) -> Any:
     """Sum in the result's dtype; half precision is accumulated in float32."""
     dtype = numpy_dtype(target.dtype)
-    _checked(x, dtype)
     if dtype.itemsize == 2 and dtype.kind in "fV":
         return np.add.reduce(x, axis=axis, dtype=np.float32, keepdims=keepdims).astype(dtype)
     if not axis:
@@ -367,28 +391,27 @@ def sum(x: Array, *, axis: Shape, keepdims: bool, target: Key) -> Any:  # noqa: 
 def prod(x: Array, *, axis: Shape, keepdims: bool, target: Key) -> Any:
     """Product in the result's dtype; half precision is accumulated in float32."""
     dtype = numpy_dtype(target.dtype)
-    _checked(x, dtype)
     if dtype.itemsize == 2 and dtype.kind in "fV":
         return np.multiply.reduce(x, axis=axis, dtype=np.float32, keepdims=keepdims).astype(dtype)
     return np.multiply.reduce(x, axis=axis, dtype=dtype, keepdims=keepdims)
 
 
-def max(x: Array, *, axis: Shape, keepdims: bool) -> Any:  # noqa: A001
+def max(x: Array, *, axis: Shape, keepdims: bool) -> Any:
     """Largest element."""
     return np.maximum.reduce(x, axis=axis, keepdims=keepdims)
 
 
-def min(x: Array, *, axis: Shape, keepdims: bool) -> Any:  # noqa: A001
+def min(x: Array, *, axis: Shape, keepdims: bool) -> Any:
     """Smallest element."""
     return np.minimum.reduce(x, axis=axis, keepdims=keepdims)
 
 
-def all(x: Array, *, axis: Shape, keepdims: bool) -> Any:  # noqa: A001
+def all(x: Array, *, axis: Shape, keepdims: bool) -> Any:
     """Whether all are true."""
     return np.logical_and.reduce(x, axis=axis, keepdims=keepdims)
 
 
-def any(x: Array, *, axis: Shape, keepdims: bool) -> Any:  # noqa: A001
+def any(x: Array, *, axis: Shape, keepdims: bool) -> Any:
     """Whether any is true."""
     return np.logical_or.reduce(x, axis=axis, keepdims=keepdims)
 

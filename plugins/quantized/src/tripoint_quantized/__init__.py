@@ -2,47 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 import tripoint as tp
-from tripoint.plugin import Backend, DType, Pattern, Tensor, key, payload, real, strided, wrap
-from tripoint_quantized import _affine, _kernels, _ops
+from tripoint.plugin import Backend, DType, Pattern, real, strided
+from tripoint_quantized import _affine, _kernels, _ops, _products
 from tripoint_quantized._affine import Affine as Affine
 from tripoint_quantized._affine import QuantizerError as QuantizerError
+from tripoint_quantized._dtypes import qint8 as qint8
+from tripoint_quantized._dtypes import quint8 as quint8
 from tripoint_quantized._kernels import Quantized
 from tripoint_quantized._ops import dequantize as dequantize
 from tripoint_quantized._ops import quantize as quantize
 
 __all__ = ["Affine", "QuantizerError", "affine", "backend", "dequantize", "qint8", "quantize", "quint8"]
-
-
-def _quantizer(q: Tensor) -> Affine:
-    """The quantizer of a tensor."""
-    return payload(q).quantizer  # type: ignore[no-any-return]
-
-
-def _int_repr(q: Tensor) -> Callable[[], Tensor]:
-    """Method: the integers as they are, int8 or uint8, read-only and not recorded."""
-    stored = tp.int8 if q.dtype is qint8 else tp.uint8
-    return lambda: wrap(key(q.device, strided, stored), payload(q).ints)
-
-
-def _dequantize(q: Tensor) -> Callable[[], Tensor]:
-    """Method: the numbers that the integers stand for, as float32."""
-    return lambda: dequantize(q)
-
-
-def _dtype(name: str) -> DType:
-    attributes = {"quantizer": _quantizer, "int_repr": _int_repr, "dequantize": _dequantize}
-    return DType(name, bits=8, plain=tp.float32, gradient=tp.float32, attributes=attributes)
-
-
-qint8 = _dtype("qint8")
-quint8 = _dtype("quint8")
 
 
 def affine(scale: Any, zero_point: Any = 0, dtype: DType = qint8, axis: int | None = None) -> Affine:
@@ -112,9 +88,29 @@ for _one in (qint8, quint8):
     backend.derivative("permute_dims", args=(_one,), x=_ops.permute_back)
     backend.derivative("matrix_transpose", args=(_one,), x=lambda g: tp.matrix_transpose(g))
     backend.derivative("getitem", args=(_one,), x=_ops.getitem_back)
+    # float32 with quantized weights: the floats are quantized per call. Shapes are checked before, by the operator's rule.
+    for _args, _mixed in (
+        ((_FLOAT, _one), _products.matmul_float_quantized),
+        ((_one, _FLOAT), _products.matmul_quantized_float),
+    ):
+        backend.kernel("matmul", args=_args, out=tp.float32)(_mixed)
+        backend.derivative("matmul", args=_args, x1=_ops.matmul_x1, x2=_ops.matmul_x2)
+    _weighted = (_FLOAT, _one, _FLOAT)
+    backend.kernel("linear", args=_weighted, out=tp.float32, check_first=True)(_products.linear)
+    backend.derivative(
+        "linear",
+        args=_weighted,
+        x=lambda g, weight: tp.matmul(g, _ops.dequantize(weight)),
+        weight=_ops.linear_weight,
+        bias=lambda g: g,
+    )
+    backend.kernel("conv2d", args=_weighted, out=tp.float32, check_first=True)(_products.conv2d)
+    backend.derivative("conv2d", args=_weighted, x=_ops.conv2d_x, weight=_ops.conv2d_weight, bias=_ops.conv2d_bias)
 for _a, _b in product((qint8, quint8), repeat=2):
-    backend.kernel("matmul", args=(_a, _b), out=tp.float32)(_kernels.matmul)
+    backend.kernel("matmul", args=(_a, _b), out=tp.float32)(_products.matmul)
     backend.derivative("matmul", args=(_a, _b), x1=_ops.matmul_x1, x2=_ops.matmul_x2)
+backend.kernel(_ops.rounded, args=(_FLOAT,))(_products.rounded)
+backend.derivative(_ops.rounded, x=lambda g: g)
 backend.kernel(_ops.pass_inside, args=(_REAL, _REAL))(_kernels.pass_inside)
 backend.derivative(_ops.encode, x=lambda g, x, quantizer: _ops.pass_inside(g, x, quantizer=quantizer))
 backend.derivative(

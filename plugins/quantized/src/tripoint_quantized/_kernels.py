@@ -1,4 +1,4 @@
-"""Kernels over quantized payloads: plain functions that never change an operand."""
+"""Kernels over quantized payloads, products left out: plain functions that never change an operand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tripoint.errors import AliasError, DTypeError, ShapeError
+from tripoint.errors import AliasError, ShapeError
 from tripoint_quantized._affine import Affine, Array, Shape
 
 _STORED = {"qint8": np.dtype(np.int8), "quint8": np.dtype(np.uint8)}
@@ -161,60 +161,3 @@ def getitem(q: Quantized, *, key: tuple[Any, ...]) -> Quantized:
         made += k is None or k.__class__ is slice
     axis = made if k.__class__ is slice else None
     return Quantized(ints, Affine(np.array(old.scales[k]), np.array(old.zero_points[k]), old.dtype, axis))
-
-
-# Products ------------------------------------------------------------------------------------------------------------
-
-
-def _accumulate(a: Array, b: Array) -> Array:
-    """The exact integer product of 8-bit matrices.
-
-    BLAS multiplies blocks as float32, short enough for every partial sum to be at most 2**24 and so exact; the blocks are
-    added as integers.
-    """
-    largest = [128 if v.dtype == np.int8 else 255 for v in (a, b)]
-    block = 1 << (((1 << 24) // (largest[0] * largest[1])).bit_length() - 1)
-    k = a.shape[-1]
-    # Below this length all terms of the product with its zero points fit in 32 bits.
-    wide = np.int32 if k <= 8192 else np.int64
-    at = 0
-    out: Array | None = None
-    while out is None or at < k:
-        left, right = a[..., at : at + block], b[..., at : at + block, :]
-        part = np.matmul(left.astype(np.float32), right.astype(np.float32)).astype(wide)
-        out = part if out is None else np.add(out, part, out=out)
-        at += block
-    return out
-
-
-def matmul(x1: Quantized, x2: Quantized) -> Array:
-    """float32 product of the numbers that the integers stand for, rounded once at the end.
-
-    Raises:
-        DTypeError: channels along an axis that is summed or stacked.
-    """
-    for name, q, axis in (("x1", x1, None), ("x2", x2, x2.ints.ndim - 1)):
-        own = q.quantizer.axis
-        if own is not None and (own != axis or q.ints.ndim < 2):
-            raise DTypeError(
-                f"matmul takes x1 with one scale and x2 with one or one per column; {name} of shape {q.shape} has channels "
-                f"along axis {own}; dequantize it first"
-            )
-    a = x1.ints if x1.ints.ndim > 1 else x1.ints[None, :]
-    b = x2.ints if x2.ints.ndim > 1 else x2.ints[:, None]
-    if a.shape[-1] != b.shape[-2]:
-        raise ValueError("inner sizes")  # the operator's shape rule words it
-    total = _accumulate(a, b)
-    za, zb = (q.quantizer.zero_points.astype(total.dtype) for q in (x1, x2))
-    # sum (a - za) (b - zb), multiplied out
-    if za.any():
-        total -= za * b.sum(axis=-2, keepdims=True, dtype=total.dtype)
-    if zb.any():
-        total -= zb * a.sum(axis=-1, keepdims=True, dtype=total.dtype)
-        total += a.shape[-1] * za * zb
-    with np.errstate(all="ignore"):
-        scale = np.multiply(x1.quantizer.scales, x2.quantizer.scales, dtype=np.float64)
-        out = np.multiply(total, scale).astype(np.float32)
-    if x1.ints.ndim == 1:
-        out = out[..., 0, :]
-    return out[..., 0] if x2.ints.ndim == 1 else out

@@ -7,7 +7,7 @@ from typing import Any
 import tripoint as tp
 from tripoint.errors import ArgumentError, DTypeError
 from tripoint.plugin import DType, DTypeRule, Tensor, composite, primitive
-from tripoint_quantized._affine import Affine
+from tripoint_quantized._affine import Affine, Shape
 
 
 def _encoded(operator: str, dtypes: Any, keyed: dict[str, Any]) -> Any:
@@ -46,6 +46,12 @@ def pass_inside(g: Tensor, x: Tensor, /, *, quantizer: Affine) -> Tensor:
     raise NotImplementedError
 
 
+@primitive(namespace="quantized", dtype=DTypeRule("first", _first, True), shape=_same)
+def rounded(x: Tensor, /) -> Tensor:
+    """The numbers that a product with a quantized operand computes with in place of the float32 ``x``."""
+    raise NotImplementedError
+
+
 @composite(namespace="quantized")
 def quantize(x: Tensor, /, quantizer: Affine) -> Tensor:
     """The nearest values that a quantizer can hold.
@@ -79,9 +85,14 @@ def dequantize(q: Tensor, /) -> Tensor:
     return tp.to(q, dtype=q.dtype.plain)
 
 
-def matmul_x1(g: Tensor, x1_shape: tuple[int, ...], x2: Tensor) -> Tensor:
+def held(x: Tensor) -> Tensor:
+    """The numbers that a product computes with: those that a quantized tensor holds, or a float32 one rounded to 8 bits."""
+    return rounded(x) if x.dtype.is_plain else dequantize(x)
+
+
+def matmul_x1(g: Tensor, x1_shape: Shape, x2: Tensor) -> Tensor:
     """Gradient of a product by its first operand: the product with the numbers that the second one holds."""
-    b = dequantize(x2)
+    b = held(x2)
     if b.ndim == 1:
         return tp.multiply(g if len(x1_shape) == 1 else tp.expand_dims(g, axis=-1), b)
     if len(x1_shape) == 1:
@@ -89,9 +100,9 @@ def matmul_x1(g: Tensor, x1_shape: tuple[int, ...], x2: Tensor) -> Tensor:
     return tp.matmul(g, tp.matrix_transpose(b))
 
 
-def matmul_x2(g: Tensor, x2_shape: tuple[int, ...], x1: Tensor) -> Tensor:
+def matmul_x2(g: Tensor, x2_shape: Shape, x1: Tensor) -> Tensor:
     """Gradient of a product by its second operand."""
-    a = dequantize(x1)
+    a = held(x1)
     if a.ndim == 1:
         return (
             tp.multiply(g, a)
@@ -103,12 +114,42 @@ def matmul_x2(g: Tensor, x2_shape: tuple[int, ...], x1: Tensor) -> Tensor:
     return tp.matmul(tp.matrix_transpose(a), g)
 
 
-def permute_back(g: Tensor, axes: tuple[int, ...]) -> Tensor:
+def linear_x(g: Tensor, weight: Tensor) -> Tensor:
+    """Gradient of `linear` by its input; that the input was rounded to 8 bits has no slope of its own."""
+    return tp.matmul(g, dequantize(weight))
+
+
+def linear_weight(g: Tensor, x: Tensor) -> Tensor:
+    """Gradient of `linear` by its weight (out, in)."""
+    count = math.prod(x.shape[:-1])
+    rows = tp.reshape(g, (count, g.shape[-1]))
+    return tp.matmul(tp.matrix_transpose(rows), tp.reshape(held(x), (count, x.shape[-1])))
+
+
+def conv2d_x(
+    g: Tensor, weight: Tensor, x_shape: Shape, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Tensor:
+    """Gradient of `conv2d` by its images."""
+    return conv2d_input(
+        g, dequantize(weight), input_shape=x_shape, stride=stride, padding=padding, dilation=dilation, groups=groups
+    )
+
+
+def conv2d_weight(
+    g: Tensor, x: Tensor, weight_shape: Shape, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Tensor:
+    """Gradient of `conv2d` by its kernels."""
+    return by_weight(
+        g, held(x), weight_shape=weight_shape, stride=stride, padding=padding, dilation=dilation, groups=groups
+    )
+
+
+def permute_back(g: Tensor, axes: Shape) -> Tensor:
     """Gradient of reordered axes: the axes in their old order."""
     return tp.permute_dims(g, tuple(sorted(range(len(axes)), key=axes.__getitem__)))
 
 
-def getitem_back(g: Tensor, x_shape: tuple[int, ...], key: Any) -> Tensor:
+def getitem_back(g: Tensor, x_shape: Shape, key: Any) -> Tensor:
     """Gradient of reading a part: zeros elsewhere."""
     out = tp.zeros(x_shape, dtype=g.dtype, device=g.device)
     out[key] = g
