@@ -28,6 +28,7 @@ SPLIT_SEED = 0  # which images are the test images; --seed changes only where tr
 SIDE = 8
 BATCH = 16
 RATE, MOMENTUM = 0.02, 0.9
+RETRAIN = 5  # epochs for what pruning leaves of the linear weights
 
 
 def model(p: Parameters, images: tp.Tensor) -> tp.Tensor:
@@ -58,8 +59,8 @@ def initial_parameters(random: np.random.Generator) -> Parameters:
 def descend(parameters: Parameters, velocity: Parameters, rate: float) -> None:
     """One step of gradient descent with momentum, in place; the step itself is not recorded."""
     with tp.no_grad():
-        for name, p in parameters.items():
-            v = velocity[name]
+        for name, v in velocity.items():
+            p = parameters[name]
             v *= MOMENTUM
             if p.grad is not None:
                 v += p.grad
@@ -73,16 +74,17 @@ def train(
     labels: NDArray[np.int64],
     epochs: int,
     random: np.random.Generator,
+    title: str = "training",
 ) -> list[float]:
-    """Change the parameters for the better, and return the loss of every step."""
+    """Change those parameters for the better that want gradients, and return the loss of every step."""
     # A digit moved by a pixel is the same digit: each batch is a view into images that have a frame of blank pixels.
     framed = tp.asarray(np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1))))
     answers = tp.asarray(labels)
-    velocity = {name: tp.zeros(p.shape) for name, p in parameters.items()}
+    velocity = {n: tp.zeros(p.shape, layout=p.layout) for n, p in parameters.items() if p.requires_grad}
     starts = range(0, len(images), BATCH)
     steps = epochs * len(starts)
     losses: list[float] = []
-    with tqdm(total=steps, desc="training", unit="step") as bar:
+    with tqdm(total=steps, desc=title, unit="step") as bar:
         for _ in range(epochs):
             order = tp.asarray(random.permutation(len(images)))
             shuffled, expected = tp.take(framed, order, axis=0), tp.take(answers, order, axis=0)
@@ -154,7 +156,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parameters = initial_parameters(random)
     losses = train(parameters, images[taught], labels[taught], options.epochs, random)
 
-    rows, predicted = measure_all(model, parameters, tp.asarray(images[asked]), labels[asked])
+    def retrain(weights: Parameters) -> None:
+        """Train the linear weights again, at the positions that are stored; everything else stays as it is."""
+        weights["linear.weight"].requires_grad_()
+        train(weights, images[taught], labels[taught], RETRAIN, random, "training what pruning left")
+        weights["linear.weight"].requires_grad_(False)
+
+    rows, predicted = measure_all(model, parameters, tp.asarray(images[asked]), labels[asked], retrain)
     print(table(rows))
     try:
         write(rows, options.json)

@@ -307,6 +307,43 @@ def test_a_direct_conversion_beats_a_detour_and_nothing_beats_doing_nothing() ->
         t.to(device="wvault", copy=True)  # nobody wrote a copy here
 
 
+def test_a_detour_loads_whoever_provides_the_points_on_its_way(run_program: Any, write_distribution: Any) -> None:
+    module = """
+    from tripoint.plugin import Backend, Device, strided
+    class P:
+        def __init__(self, shape): self.shape = shape
+    backend = Backend(Device("{name}"), strided, payload=P)
+    backend.kernel("zeros")(lambda *, shape: P(shape))
+    """
+    site = write_distribution(
+        "source-dev",
+        "[tripoint.backends.v1]\nsource.strided = source_dev:backend\n",
+        source_dev=module.format(name="source")
+        + """
+    import array
+    @backend.to("cpu.strided")
+    def down(x):
+        import numpy
+        return numpy.ones(x.shape, numpy.float32)
+    """,
+    )
+    write_distribution(
+        "sink-dev",
+        "[tripoint.backends.v1]\nsink.strided = sink_dev:backend\n",
+        sink_dev=module.format(name="sink") + '\n    backend.from_("cpu.strided")(lambda x: P(x.shape))\n',
+    )
+    out = run_program(
+        """
+        import sys, tripoint as tp
+        x = tp.zeros((2,), device="source")
+        print("tripoint_dense_cpu" in sys.modules)
+        print(x.to("sink").device, "tripoint_dense_cpu" in sys.modules)
+        """,
+        site=site,
+    )
+    assert out.splitlines() == ["False", "sink True"]
+
+
 def test_mixed_devices_are_named_per_argument() -> None:
     register(_place(Device("elsewhere")))
     with pytest.raises(DeviceError, match="argument x1: meta, argument x2: elsewhere"):

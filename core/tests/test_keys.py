@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 
+import numpy as np
 import pytest
 
 import tripoint as tp
@@ -88,6 +89,7 @@ def test_devices_are_interned_and_say_what_they_are() -> None:
     for bad in ("", "a b", "a:1", "a.b", None, 3):
         with pytest.raises(DeviceError):
             Device(bad)
+    assert Device("toy", np.int64(3)) is Device("toy", 3)
     for bad in (-1, 1.0, True, "0"):
         with pytest.raises(DeviceError):
             Device("toy", bad)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tripoint as tp
-from tripoint.errors import RegistrationError
+from tripoint.errors import ArgumentError, RegistrationError
 from tripoint.modes import DEFAULT, get_mode
 from tripoint.plugin import FLOORS, Backend, Device, Layer, composite, register, resolve, strided
 
@@ -319,6 +319,40 @@ def test_a_layer_above_autograd_may_replace_operands_and_be_differentiated() -> 
         tp.exp(x).backward(tp.ones((1,)))
     assert x.grad is not None
     assert x.grad.tolist() == [2.0]
+
+
+def test_what_a_layer_beneath_autograd_gives_is_recorded_under_a_name_of_its_own() -> None:
+    class Nothing(Layer, below="autograd"):
+        def handles(self, op: Any) -> bool:
+            return op.name == "exp"
+
+        def __call__(self, op: Any, call_next: Any, args: Any, meta: Any) -> Any:
+            return args[0]
+
+    class Three(Nothing):
+        def __call__(self, op: Any, call_next: Any, args: Any, meta: Any) -> Any:
+            return 3
+
+    x = tp.asarray([1.0, 2.0]).requires_grad_()
+    for _ in range(2):
+        with Nothing():
+            out = tp.exp(x)
+        assert out is not x
+        assert x.is_leaf
+        assert out.requires_grad
+        assert not out.is_leaf
+    with Three(), pytest.raises(ArgumentError, match="gave a int"):
+        tp.exp(x)
+
+
+def test_a_layer_that_drops_metadata_is_told_so() -> None:
+    class Drops(Layer, below="trace"):
+        def __call__(self, op: Any, call_next: Any, args: Any, meta: Any) -> Any:
+            return call_next(args, {})
+
+    x = _meta(2)
+    with Drops(), pytest.raises(ArgumentError, match=r"layer Drops.*'axis' is not in"):
+        tp.sum(x)
 
 
 def test_one_layer_object_in_two_threads_ends_in_each_for_itself() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 from collections.abc import Sequence
 from typing import Any, Optional
@@ -198,6 +199,26 @@ def test_operands_that_are_no_tensors_are_refused_by_name() -> None:
             call()
 
 
+def test_numbers_that_python_refuses_to_write_out_do_not_hide_the_error() -> None:
+    huge = 2**20000
+    x = tp.zeros((2,))
+    calls: list[tuple[Any, type[Exception]]] = [
+        (lambda: x + huge, tp.errors.ScalarRangeError),
+        (lambda: tp.zeros((2,), dtype="int8") + -huge, tp.errors.ScalarRangeError),
+        (lambda: tp.add(huge, "a"), ArgumentError),
+        (lambda: tp.zeros(huge, device="meta"), tp.errors.SizeError),
+        (lambda: tp.zeros((2, -huge), device="meta"), ShapeError),
+        (lambda: tp.sum(x, axis=huge), ShapeError),
+        (lambda: x[huge], tp.errors.IndexingError),
+        (lambda: tp.reshape(x, huge), tp.errors.ShapeError),
+        (lambda: tp.asarray([huge]), ArgumentError),
+    ]
+    for call, kind in calls:
+        with pytest.raises(kind) as caught:
+            call()
+        assert len(str(caught.value)) < 600
+
+
 def test_in_place_forms_are_rows_of_their_own() -> None:
     row = row_of(tp.Tensor.__iadd__)
     assert (row.name, row.mutates) == ("add_", "x1")
@@ -273,7 +294,7 @@ def test_the_derivative_of_a_row_names_what_exists() -> None:
 
 def test_threads_that_declare_operators_get_their_own() -> None:
     # Templates are compiled at the first signature of a shape: many shapes at once must not swap them.
-    count = 12
+    count = 40
     barrier = threading.Barrier(count)
     made: dict[int, Any] = {}
 
@@ -288,10 +309,15 @@ def test_threads_that_declare_operators_get_their_own() -> None:
         made[n] = composite(namespace="threaded")(scope[f"f{n}"])
 
     threads = [threading.Thread(target=declare, args=(n,)) for n in range(1, count + 1)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    often = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    finally:
+        sys.setswitchinterval(often)
     x = tp.zeros((1,), device="meta")
     assert len(made) == count
     for n, fn in made.items():

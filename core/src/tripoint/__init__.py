@@ -189,5 +189,6 @@ def __getattr__(name: str) -> Any:
             return found
         if name in _PLANNED:
             raise errors.TensorAttributeError(f"tripoint.{name} is planned; version {__version__} does not have it")
-        raise errors.TensorAttributeError(f"tripoint has no {name!r}{plugins.install(name)}")
+        found = f"; the layout is tripoint.layouts.{name}" if name in plugins.layout_names() else plugins.install(name)
+        raise errors.TensorAttributeError(f"tripoint has no {name!r}{found}")
     raise AttributeError(name)

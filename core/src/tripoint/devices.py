@@ -33,8 +33,11 @@ class Device:
     def __new__(cls, type: str, index: int | None = None, *, indexed: bool = False) -> Device:
         if not type or not isinstance(type, str) or not type.replace("_", "a").isalnum():
             raise DeviceError(f"a device type is a name of letters, digits and _, not {type!r}")
-        if index is not None and (not isinstance(index, int) or isinstance(index, bool) or index < 0):
-            raise DeviceError(f"device {type!r}: an index is an int from 0, not {index!r}")
+        if index is not None:
+            number = -1 if isinstance(index, bool) or not hasattr(index, "__index__") else int(index)
+            if number < 0:
+                raise DeviceError(f"device {type!r}: an index is an int from 0, not {index!r}")
+            index = number
         ident = (type, index, indexed or index is not None)
         found = _interned.get(ident)
         if found is None:

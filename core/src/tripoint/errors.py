@@ -30,6 +30,17 @@ __all__ = [
 ]
 
 
+def shown(value: object) -> str:
+    """``repr(value)`` for a message: shortened where it is long, and for ints that Python refuses to write out."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"{'-' if value < 0 else ''}2**{value.bit_length() - 1} or more"
+    try:
+        text = repr(value)
+    except Exception:
+        return f"a {type(value).__name__}"
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
 class TripointError(Exception):
     """Base of every error that Tripoint raises on purpose."""
 

@@ -33,7 +33,19 @@ class Key:
         fitted: whether the layout fits gradients to its tensors.
     """
 
-    __slots__ = ("__weakref__", "autograd", "base", "device", "dtype", "fitted", "layout", "name", "parts", "recorded", "view")
+    __slots__ = (
+        "__weakref__",
+        "autograd",
+        "base",
+        "device",
+        "dtype",
+        "fitted",
+        "layout",
+        "name",
+        "parts",
+        "recorded",
+        "view",
+    )
 
     device: Device
     layout: Layout

@@ -82,7 +82,9 @@ DEFAULT = intern(True, "error", None, ())
 current: ContextVar[Mode] = ContextVar("tripoint_mode", default=DEFAULT)
 get_mode = current.get
 #: the scopes entered in this context and not left, in order: a token, the change, and the mode before it.
-_entries: ContextVar[tuple[tuple[object, Callable[[Mode], Mode], Mode], ...]] = ContextVar("tripoint_scopes", default=())
+_entries: ContextVar[tuple[tuple[object, Callable[[Mode], Mode], Mode], ...]] = ContextVar(
+    "tripoint_scopes", default=()
+)
 
 
 class Scope:

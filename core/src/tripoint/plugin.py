@@ -85,6 +85,7 @@ __all__ = [
     "key",
     "minimal",
     "numeric",
+    "operators",
     "payload",
     "plain",
     "primitive",
@@ -101,6 +102,11 @@ __all__ = [
 def minimal() -> tuple[str, ...]:
     """Names of the operators that give a usable namespace, those that autograd itself calls among them."""
     return tuple(sorted(name for name, row in _rows.items() if row.minimal))
+
+
+def operators() -> dict[str, Callable[..., Any]]:
+    """Every operator declared so far by qualified name, those among them that only formulas of derivatives use."""
+    return {name: row.call for name, row in _rows.items()}
 
 
 def payload(tensor: Tensor) -> Any:

@@ -686,8 +686,13 @@ def find_layout(value: object) -> Layout:
     plugin = _broken_axis("layout", value)
     if plugin is not None:
         raise unusable(plugin, f"the layout {value!r}")
+    raise LayoutError(f"unknown layout {value!r}; known layouts: {', '.join(layout_names())}{install(value)}")
+
+
+def layout_names() -> list[str]:
+    """Names of the layouts that are announced or that installed plugins provide."""
     names = {c.layout for p in found().values() for claim in p.claims for c in claim} | set(layouts.registered)
-    raise LayoutError(f"unknown layout {value!r}; known layouts: {', '.join(sorted(names - {'*'}))}{install(value)}")
+    return sorted(names - {"*"})
 
 
 layouts.find_more.append(find_layout)

@@ -21,6 +21,7 @@ from tripoint.errors import (
     IndexingError,
     ShapeError,
     SizeError,
+    shown,
 )
 
 __all__ = ["DTypeRule"]
@@ -217,9 +218,11 @@ def check_shape(shape: object, name: str = "shape") -> Shape:
     out = ints(shape, name)
     for s in out:
         if s < 0:
-            raise ShapeError(f"{name} {out} has the negative size {s}; sizes start at 0")
+            raise ShapeError(f"{name} {shown(out)} has the negative size {shown(s)}; sizes start at 0")
     if prod(out) > LARGEST:
-        raise SizeError(f"{name} {out} has {prod(out)} elements, more than the {LARGEST} that fit in 63 bits")
+        raise SizeError(
+            f"{name} {shown(out)} has {shown(prod(out))} elements, more than the {LARGEST} that fit in 63 bits"
+        )
     return out
 
 
@@ -330,8 +333,10 @@ def normalise_axis(axis: Any, ndim: int) -> int:
             raise ArgumentError(f"axis must be an int, not {axis!r}") from None
     if not -ndim <= axis < ndim:
         if not ndim:
-            raise ShapeError(f"axis {axis} is out of range: the tensor is 0-dimensional and has no axes")
-        raise ShapeError(f"axis {axis} is out of range for {ndim} dimensions; it must lie in {-ndim}..{ndim - 1}")
+            raise ShapeError(f"axis {shown(axis)} is out of range: the tensor is 0-dimensional and has no axes")
+        raise ShapeError(
+            f"axis {shown(axis)} is out of range for {ndim} dimensions; it must lie in {-ndim}..{ndim - 1}"
+        )
     return axis + ndim if axis < 0 else axis  # type: ignore[no-any-return]
 
 
@@ -415,7 +420,18 @@ def bind_reshape(shapes: Shapes, shape: Any, *rest: Any) -> tuple[Any, ...]:
     Raises:
         ShapeError: the number of elements differs, or -1 is ambiguous.
     """
-    (old,) = shapes
+    old: Shape = shapes[0]
+    if type(shape) is tuple:
+        count, have = 1, 1
+        for s in shape:
+            if type(s) is not int or s < 0:
+                break
+            count *= s
+        else:
+            for s in old:
+                have *= s
+            if count == have:
+                return (shape, *rest)
     sizes = ints(shape, "shape")
     if -1 in sizes:
         at = sizes.index(-1)
@@ -578,7 +594,7 @@ def bind_index(shapes: Shapes, key: Any) -> tuple[Any, ...]:
                     f"{k!r} at axis {axis} is no index; indices are ints, slices, None, ... and integer tensors"
                 ) from None
             if not -size <= i < size:
-                raise IndexingError(f"index {i} is out of range for axis {axis} of shape {shape}")
+                raise IndexingError(f"index {shown(i)} is out of range for axis {axis} of shape {shape}")
             out.append(i + size if i < 0 else i)
         axis += 1
     return (tuple(out),)

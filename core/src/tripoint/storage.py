@@ -26,16 +26,18 @@ class Alias:
 
 
 class View:
-    """What a view remembers: the shared record, its base, how it was made, and the version its history is of."""
+    """What a view remembers: the shared record, its base, how it was made, and the version its history is of.
+
+    Filled by plans, see `VIEWED`: a Python ``__init__`` would be a third of what making a view costs.
+    """
 
     __slots__ = ("base", "meta", "record", "row", "seen")
 
-    def __init__(self, record: Alias, base: Tensor, row: Row, meta: tuple[Any, ...]) -> None:
-        self.record = record
-        self.base = base
-        self.row = row
-        self.meta = meta
-        self.seen = record.version
+    record: Alias
+    base: Tensor
+    row: Row
+    meta: tuple[Any, ...]
+    seen: int
 
     @property
     def version(self) -> int:
@@ -49,6 +51,20 @@ def record_of(tensor: Tensor) -> Alias:
     if alias is None:
         alias = tensor._alias = Alias()
     return alias.record if isinstance(alias, View) else alias
+
+
+#: source that makes ``out`` a view of ``a0`` by ``row`` with the metadata ``{meta}``, in plans.
+VIEWED = (
+    "al = a0._alias",
+    "if al is None: al = a0._alias = Alias()",
+    "elif type(al) is View: al = al.record",
+    "v = out._alias = View()",
+    "v.record = al",
+    "v.base = a0",
+    "v.row = row",
+    "v.meta = ({meta})",
+    "v.seen = al.version",
+)
 
 
 def wrote(tensor: Tensor) -> None:

@@ -213,7 +213,9 @@ class Tensor:
         def __getattr__(self, name: str) -> Any:
             # Only names that the class lacks come here: attributes that layouts and dtypes declare, and mistakes.
             if name in Tensor.__slots__:
-                raise TensorAttributeError("this tensor was made by calling Tensor(); make tensors with tripoint.asarray")
+                raise TensorAttributeError(
+                    "this tensor was made by calling Tensor(); make tensors with tripoint.asarray"
+                )
             if not name.startswith("__"):
                 key = self._key
                 for owner in (key.layout, key.dtype):

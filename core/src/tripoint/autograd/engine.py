@@ -216,9 +216,10 @@ def _walk(
                         borrowed.discard(parent)
                     else:
                         grads[parent] = part
-                        if parent.__class__ is Leaf or wanted is not None:  # somebody will keep it
-                            if part is g or part._alias is not None or any(part is s for s in node.saved):
-                                borrowed.add(parent)
+                        if (parent.__class__ is Leaf or wanted is not None) and (  # somebody will keep it
+                            part is g or part._alias is not None or any(part is s for s in node.saved)
+                        ):
+                            borrowed.add(parent)
                 waiting[parent] -= 1
                 if not waiting[parent]:
                     _release(parent, grads, ready, waiting)

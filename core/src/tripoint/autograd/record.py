@@ -11,7 +11,7 @@ from tripoint.autograd.node import Leaf, Node, Rule, make_rule, slots_of
 from tripoint.dispatcher.calls import call_row
 from tripoint.dispatcher.layer import Layer, standing
 from tripoint.dispatcher.plan import again, compile_plan, join, names_of
-from tripoint.errors import AutogradError
+from tripoint.errors import ArgumentError, AutogradError
 from tripoint.kernels import find_point, row_of
 from tripoint.keys import Key
 from tripoint.modes import Mode, current, get_mode
@@ -81,6 +81,18 @@ def _bare(tensor: Any) -> Any:
     return [_bare(t) for t in tensor] if isinstance(tensor, (list, tuple)) else tensor
 
 
+def _fresh(op: Row, out: Any) -> Tensor:
+    """What a layer beneath gave, under a name of its own: it may be an operand, whose history must stay as it is."""
+    if not isinstance(out, Tensor):
+        raise ArgumentError(
+            f"{op.name} is recorded, and a layer beneath autograd gave a {type(out).__name__} in place of a tensor; "
+            "let the layer stand above autograd"
+        )
+    alias = wrap(out._key.without("autograd") if out._key.autograd else out._key, out._payload)
+    alias._alias = out._alias
+    return alias
+
+
 def _snapshot(tensor: Tensor) -> Tensor:
     """A frozen payload under a name of its own: later in-place operators bind new payloads elsewhere."""
     out = wrap(tensor._key, tensor._payload)
@@ -133,7 +145,8 @@ def _functional(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], m
         constants = {**closed, **constants}
         body += lines[:-1]
     else:
-        body.append(f"out = inner({', '.join(parameters)})")
+        constants.update(fresh=_fresh, op=op)
+        body.append(f"out = fresh(op, inner({', '.join(parameters)}))")
     body.append("k = out._key")
     if op.keyed or op.composite:
         body.append("if k.dtype.gradient is None: return out")

@@ -7,13 +7,15 @@ before they resolve, so a plan that was resolved before a change and is inserted
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from tripoint import plugins
-from tripoint.dispatcher.plan import build, refresh
+from tripoint.dispatcher.plan import bound, build, expected_shape, refresh
 from tripoint.dispatcher.resolve import Resolution, resolve
-from tripoint.errors import ArgumentError
+from tripoint.errors import ArgumentError, NoKernelError, TripointError, shown
 from tripoint.keys import ABSENT, BY_TYPE, SCALARS, Key
+from tripoint.layouts import strided
 from tripoint.modes import get_mode
 from tripoint.schema import Param, Row, rows
 from tripoint.tensor import Tensor
@@ -105,7 +107,7 @@ def _operand(row: Row, p: Param, value: Any, beside: Tensor | None) -> tuple[Any
 
 
 def _show(value: Any) -> str:
-    text = repr(value)
+    text = shown(value)
     kind = type(value).__name__
     return f"the {kind} {text}" if len(text) <= 40 else f"a {kind}"
 
@@ -138,11 +140,41 @@ def call_row(row: Row, operands: tuple[Any, ...], metas: tuple[Any, ...]) -> Any
     if plan is not None:
         return plan(*values, *metas)
     counters.resolutions += 1
-    found = resolve(row, mode, flat, slots, keyed)
+    try:
+        found = resolve(row, mode, flat, slots, keyed)
+    except NoKernelError as error:
+        error.help += _cost(row, values, metas, flat, keyed)
+        raise
     out = build(found, first=True)(*values, *metas)
     if not _by_current_device(found, keyed):
         table[last] = build(found)
     return out
+
+
+def _cost(row: Row, values: list[Any], metas: tuple[Any, ...], keys: tuple[Key, ...], keyed: dict[str, Any]) -> str:
+    """What a call would take on strided operands, as text, where one of another layout has no kernel."""
+    moved = [
+        f"{p.name} needs {_size(prod(v.shape) * v.dtype.itemsize)}"
+        for p, v in zip(row.operands, values, strict=True)
+        if isinstance(v, Tensor) and v.layout is not strided
+    ]
+    if not moved or row.dtype is None or not all(k.dtype.is_plain for k in keys if k is not ABSENT):
+        return ""
+    try:
+        shape = expected_shape(row, bound(row, (*values, *metas)))
+        _, dtype = row.dtype(row.name, tuple([None if k is ABSENT else k.dtype for k in keys]), keyed)
+    except TripointError:
+        return ""  # the call is wrong in more than one way
+    if shape is None:
+        return ""
+    size = _size(prod(shape) * dtype.itemsize)
+    return f"; then {', '.join(moved)} and the result, {dtype} of shape {shape}, {size}"
+
+
+def _size(count: float) -> str:
+    units = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
+    step = min((int(count).bit_length() - 1) // 10, len(units) - 1) if count else 0
+    return f"{count / 1024**step:.3g} {units[step]}" if step else f"{count} bytes"
 
 
 def _by_current_device(found: Resolution, keyed: dict[str, Any]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tripoint.errors import RegistrationError
+from tripoint.errors import ArgumentError, RegistrationError
 from tripoint.keys import Key
 from tripoint.modes import Mode, Scope, current, forget_layer
 from tripoint.schema import Row, rows
@@ -71,7 +71,13 @@ class Layer:
         count = len(op.operands)
 
         def call_next(args: Any, meta: dict[str, Any]) -> Any:
-            return call_row(op, tuple(args), tuple([meta[n] for n in names]))
+            try:
+                values = tuple([meta[n] for n in names])
+            except KeyError as missing:
+                raise ArgumentError(
+                    f"layer {self.name}: call_next of {op.signature()} wants all of its metadata; {missing} is not in {meta}"
+                ) from None
+            return call_row(op, tuple(args), values)
 
         def plan(*values: Any) -> Any:
             token = current.set(below)

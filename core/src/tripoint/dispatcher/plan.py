@@ -23,13 +23,14 @@ from tripoint.errors import (
     ScalarRangeError,
     ShapeError,
     TripointError,
+    shown,
 )
 from tripoint.keys import ABSENT, Key
 from tripoint.modes import DEFAULT, current
 from tripoint.plugins import guarded
 from tripoint.rules import LARGEST
 from tripoint.schema import Row, rows
-from tripoint.storage import Alias, View, chain_of, record_of, wrote
+from tripoint.storage import VIEWED, Alias, View, chain_of, wrote
 from tripoint.tensor import Tensor, wrap
 
 __all__ = ["build", "check_result", "refresh"]
@@ -300,7 +301,7 @@ def _kernel(res: Resolution, parameters: list[str], head: list[str], constants: 
     if row.returns != "tensor":
         return compile_plan(parameters, [*body, "return r"], constants)
     point = res.point
-    if point is not None and point.coerce is not None:
+    if point is not None and point.coerce is not None and row.aliases == "never":  # what is a view is a payload
         constants.update(payload=point.payload, coerce=point.coerce)
         body.append("if type(r) is not payload: r = coerce(r)")
     constants.update(Tensor=Tensor, key=res.out)
@@ -313,9 +314,9 @@ def _kernel(res: Resolution, parameters: list[str], head: list[str], constants: 
         and point is not None
         and not point.frozen
     ):
-        constants.update(view_key=res.out.with_parts("view"), View=View, record_of=record_of, row=row)
+        constants.update(view_key=res.out.with_parts("view"), View=View, Alias=Alias, row=row)
         metas = "".join(f"m{i}, " for i in range(len(row.metas)))
-        viewed = ["out._key = view_key", f"out._alias = View(record_of(a0), a0, row, ({metas}))"]
+        viewed = ["out._key = view_key", *[line.replace("{meta}", metas) for line in VIEWED]]
         if row.aliases == "always":
             body += viewed
         else:
@@ -325,7 +326,8 @@ def _kernel(res: Resolution, parameters: list[str], head: list[str], constants: 
                 )
             constants["shares"] = point.aliases
             constants["misread"] = misread
-            body += ["try:", "    shared = shares(r, a0._payload)", "except Exception as error: raise misread(res, r, error) from error"]
+            body += ["try:", "    shared = shares(r, a0._payload)", "except Exception as error:"]
+            body += ["    raise misread(res, r, error) from error"]
             body += ["if shared:", *[f"    {v}" for v in viewed], "else:", *[f"    {v}" for v in plain]]
     else:
         body += plain
@@ -372,6 +374,9 @@ def _hooked(res: Resolution, first: bool) -> Plan:
                 args.append(_into(into[j], value))
                 j += 1
         out = inner(*args, *values[count:])
+        view = out._alias if isinstance(out, Tensor) else None
+        if isinstance(view, View) and not any(view.base is v for v in values):
+            out._key, out._alias = out._key.base, None  # of what a hook made, which is nobody's but the result's
         if back is not None:
             from_strided, key = back
             # One whose shape the result has, if there is one: its parameters may fit no other shape.
@@ -576,7 +581,7 @@ def failed(res: Resolution, error: Exception, values: tuple[Any, ...]) -> Except
         if number is None and row.metas:
             number = next((v for v in values if isinstance(v, int) and not isinstance(v, bool)), None)
         return ScalarRangeError(
-            f"{row.name}: the Python number {number} does not fit in {dtype}; convert the tensor first"
+            f"{row.name}: the Python number {shown(number)} does not fit in {dtype}; convert the tensor first"
         )
     if isinstance(error, MemoryError) or _too_large(res, values):
         shape = expected_shape(row, values)
@@ -631,13 +636,14 @@ def check_result(res: Resolution, out: Any, values: tuple[Any, ...]) -> None:
         if said is not None and said is not res.out.dtype:
             raise PluginError(f"{origin}: {row.name} returned {said}; the result on {res.out} must be {res.out.dtype}")
     if row.shape is not None:
-        head_values = _bound(row, values)
+        head_values = bound(row, values)
         wanted = expected_shape(row, head_values)
         if wanted is not None and have != wanted:
             raise PluginError(f"{origin}: {row.name} returned shape {have}; its shape rule says {wanted}")
 
 
-def _bound(row: Row, values: tuple[Any, ...]) -> tuple[Any, ...]:
+def bound(row: Row, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values of a call with metadata normalised."""
     if row.bind is None or not row.metas:
         return values
     count = len(row.operands)

@@ -13,7 +13,7 @@ from tripoint.devices import Device
 from tripoint.dispatcher.calls import adopt, call_row, number_kind
 from tripoint.dispatcher.declare import composite, primitive
 from tripoint.dtypes import DType, as_dtype
-from tripoint.errors import AliasError, ArgumentError, DTypeError, NoKernelError, ShapeError
+from tripoint.errors import AliasError, ArgumentError, DTypeError, NoKernelError, ShapeError, shown
 from tripoint.kernels import row_of
 from tripoint.keys import SCALARS
 from tripoint.layouts import Layout, LayoutSpec
@@ -280,7 +280,7 @@ def _kind_of(flat: Sequence[Any]) -> DType:
         big = next(v for v in flat if not -(2**63) <= v < 2**63)
         if big < 2**64 and builtins.all(v >= 0 for v in flat):
             return dt.uint64
-        raise ArgumentError(f"asarray: the int {big} does not fit in 64 bits; write it as a float")
+        raise ArgumentError(f"asarray: the int {shown(big)} does not fit in 64 bits; write it as a float")
     return (dt.bool_, dt.Defaults.integer, dt.Defaults.floating, dt.Defaults.complex())[best]
 
 

@@ -7,8 +7,11 @@ from typing import Any
 from tripoint import rules
 from tripoint.dispatcher.declare import composite, inplace, primitive
 from tripoint.dtypes import Defaults
-from tripoint.errors import NotBuiltYetError
+from tripoint.errors import LayoutError, NotBuiltYetError
+from tripoint.kernels import row_of
+from tripoint.modes import get_mode
 from tripoint.ops.creation import asarray, zeros
+from tripoint.storage import View
 from tripoint.tensor import Operand, Tensor
 
 
@@ -51,6 +54,9 @@ def assign(x1: Tensor, x2: Operand, /) -> Tensor:
 assign_ = inplace(assign)
 
 
+_plans = row_of(getitem).plans
+
+
 def index(x: Tensor, key: Any) -> Tensor:
     """``x[key]``: basic indexing, or one integer tensor along the first axis (or the axis that it stands at).
 
@@ -58,8 +64,12 @@ def index(x: Tensor, key: Any) -> Tensor:
         IndexingError: out of range, or no index at all.
         NotBuiltYetError: several index tensors, or a mask.
     """
-    if key.__class__ is int or key.__class__ is slice:
-        return getitem(x, key)
+    if type(key) is int or type(key) is slice:
+        try:  # the look-up of getitem itself, without another call
+            plan = _plans[get_mode()][x._key]
+        except KeyError:
+            return getitem(x, key)
+        return plan(x, key)  # type: ignore[no-any-return]
     items = key if key.__class__ is tuple else (key,)
     if not any(_advanced(k) for k in items):
         return getitem(x, key)
@@ -96,8 +106,14 @@ def set_index(x: Tensor, key: Any, value: Operand) -> None:
 
     Raises:
         NotBuiltYetError: index tensors or masks.
+        LayoutError: the tensor has no views, so that its parts cannot be written.
     """
     items = key if key.__class__ is tuple else (key,)
     if any(_advanced(k) for k in items):
         raise NotBuiltYetError("writing through index tensors and masks is planned; use slices, or tripoint.where")
-    assign_(getitem(x, key), value)
+    part = getitem(x, key)
+    if not isinstance(part._alias, View):  # a write would go into a copy, and x would stay as it is
+        raise LayoutError(
+            f"a tensor on {x._key.base} has no views, so its parts cannot be written; write into a plain strided copy of it"
+        )
+    assign_(part, value)

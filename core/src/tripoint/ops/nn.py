@@ -175,14 +175,24 @@ def cross_entropy_back(logits: Tensor, labels: Tensor, /) -> Tensor:
     return divide(subtract(softmax(logits, axis=1), hot), rows)
 
 
-@composite
+def _linear_shape(shapes: Any, **meta: Any) -> tuple[int, ...]:
+    x, weight, bias = shapes
+    if len(weight) != 2:
+        raise ArgumentError(f"linear: weight must have shape (out, in), not {weight}")
+    if bias is not None and bias != weight[:1]:
+        raise ShapeError(f"linear: bias has shape {bias}; weight {weight} needs ({weight[0]},)")
+    return rules.matmul((x, weight[::-1]))
+
+
+@composite(dtype=rules.promoted(dt.numeric), shape=_linear_shape, kind="product")
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, /) -> Tensor:
-    """``x @ weight.mT + bias``, with weight (out, in) as in PyTorch.
+    """``x @ weight.mT + bias``, with weight (out, in) and bias (out,) as in PyTorch.
 
     Raises:
         ArgumentError: ``weight`` has no two axes.
+        ShapeError: sizes that do not go together.
     """
-    if weight.ndim != 2:
-        raise ArgumentError(f"linear: weight must have shape (out, in), not {weight.shape}")
+    if weight.ndim != 2 or (bias is not None and bias.shape != weight.shape[:1]):
+        _linear_shape((x.shape, weight.shape, None if bias is None else bias.shape))
     out = matmul(x, matrix_transpose(weight))
     return out if bias is None else add(out, bias)

@@ -1,4 +1,4 @@
-"""Images whose channels lie in blocks, on the CPU: ``cpu.blocked``. Conversions both ways with ``cpu.strided``."""
+"""Images whose channels lie in blocks, on the CPU. Owns ``cpu.blocked`` for floating dtypes and bool."""
 
 from __future__ import annotations
 
@@ -8,14 +8,25 @@ import numpy as np
 
 import tripoint
 from tripoint.errors import LayoutError
-from tripoint.plugin import Backend, DType, Key, Layout, LayoutSpec, Tensor, payload
+from tripoint.plugin import Backend, DType, Key, Layout, LayoutSpec, Tensor, payload, strided
+from tripoint_blocked import _kernels
 from tripoint_blocked._blocked import DEFAULT, Array, Blocked, block, block_of, check, unblock
 from tripoint_dense_cpu import numpy_dtype
 
 __all__ = ["Blocked", "backend", "blocked", "physical"]
 
+
+def _gradient_like(g: Tensor, out: Tensor) -> Tensor:
+    """A gradient in blocks of the size that the tensor has which it is the gradient of."""
+    descriptor = payload(out).descriptor
+    if g.layout is blocked and payload(g).descriptor == descriptor:
+        return g
+    return g.to(layout=blocked(descriptor))
+
+
 blocked = Layout(
     "blocked",
+    gradient_like=_gradient_like,
     attributes={
         "physical_shape": lambda x: payload(x).data.shape,
         "block": lambda x: payload(x).block,
@@ -52,8 +63,7 @@ backend = Backend(
     aliases=lambda out, x: bool(np.may_share_memory(out.data, x.data)),
     to_strided=unblock,
     from_strided=lambda dense, like: block(dense, like.block),
-    # No operator but conversion has a kernel yet, and a detour through strided memory at each would hide that.
-    cheap=False,
+    cheap=True,  # a round trip copies twice, which costs no more than most operators do
     frozen=True,
     summary=lambda p: p.descriptor,
 )
@@ -82,3 +92,16 @@ def astype(x: Blocked, *, target: Key) -> Blocked:
     check(x.shape, target.dtype)
     with np.errstate(all="ignore"):
         return Blocked(x.shape, x.data.astype(numpy_dtype(target.dtype)), x.block)
+
+
+backend.kernels(
+    relu=_kernels.relu,
+    relu_back=_kernels.relu_back,
+    add=_kernels.add,
+    max_pool2d=_kernels.max_pool2d,
+    max_pool2d_input=_kernels.max_pool2d_input,
+)
+# Kernels of a convolution are few and small: they come strided, and so does their gradient.
+backend.kernel("conv2d", args=(blocked, strided, strided), out=blocked, check_first=True)(_kernels.conv2d)
+backend.kernel("conv2d_input", args=(blocked, strided), out=blocked)(_kernels.conv2d_input)
+backend.kernel("conv2d_weight", args=(blocked, blocked), out=strided)(_kernels.conv2d_weight)

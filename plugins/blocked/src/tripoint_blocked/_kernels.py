@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tripoint.plugin import Key
 from tripoint_blocked._blocked import Array, Blocked, clear_pads, empty, reblock
 
 Pair = tuple[int, int]
@@ -33,17 +32,12 @@ def _work(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype.itemsize == 2 else dtype
 
 
-def _pair(out: tuple[int, ...]) -> Pair:
-    return out[0], out[1]
-
-
-def _extent(size: tuple[int, ...], kernel: tuple[int, ...], stride: Pair, padding: Pair, dilation: Pair) -> Pair:
-    return _pair(
-        tuple(
-            (n + 2 * p - d * (k - 1) - 1) // s + 1
-            for n, k, s, p, d in zip(size, kernel, stride, padding, dilation, strict=True)
-        )
+def _extent(size: Pair, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair) -> Pair:
+    oh, ow = (
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, k, s, p, d in zip(size, kernel, stride, padding, dilation, strict=True)
     )
+    return oh, ow
 
 
 # Convolution ---------------------------------------------------------------------------------------------------------
@@ -212,12 +206,12 @@ def conv2d_input(
 def conv2d_weight(
     g: Blocked, x: Blocked, *, weight_shape: tuple[int, ...], stride: Pair, padding: Pair, dilation: Pair, groups: int
 ) -> Array:
-    o, _, kh, kw = weight_shape
+    o, cg, kh, kw = weight_shape
     dtype = _work(x.data.dtype)
     how = _Columns(x.shape[1], x.block, (kh, kw), groups)
-    total = np.zeros((groups, o // groups, how.width // groups if groups == 1 else kh * kw * weight_shape[1]), dtype)
+    total = np.zeros((groups, o // groups, how.width if groups == 1 else kh * kw * cg), dtype)
     with np.errstate(all="ignore"):
-        for first, last, columns in _rows(x, how, _pair(g.shape[2:]), stride, padding, dilation, dtype):
+        for first, last, columns in _rows(x, how, g.shape[2:], stride, padding, dilation, dtype):
             total += np.matmul(_pixels(g, first, last, groups, dtype).swapaxes(1, 2), how.grouped(columns))
         return np.ascontiguousarray(how.kernels(total, o), x.data.dtype)
 
@@ -307,13 +301,8 @@ def max_pool2d_input(g: Blocked, x: Blocked, *, kernel_size: Pair, stride: Pair,
         counts[:, :, to_r, to_c] += masks[-1]
     made = np.zeros(x.data.shape, g.data.dtype)
     with np.errstate(all="ignore"):
-        share = np.divide(g.data, np.maximum(counts, 1), dtype=g.data.dtype, casting="unsafe")
+        share = g.data / np.maximum(counts, 1).astype(g.data.dtype)
         for ((to_r, seen_r), (to_c, seen_c)), mask in zip(places, masks, strict=True):
             place = made[:, :, seen_r, seen_c]
             np.add(place, share[:, :, to_r, to_c], out=place, where=mask)
     return Blocked(x.shape, made, g.block)
-
-
-def astype(x: Blocked, *, target: Key, dtype: np.dtype[Any]) -> Blocked:
-    with np.errstate(all="ignore"):
-        return Blocked(x.shape, x.data.astype(dtype), x.block)

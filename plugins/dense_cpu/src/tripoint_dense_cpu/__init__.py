@@ -32,10 +32,11 @@ def _dtype(name: str) -> DType | None:
 
 
 def _aliases(out: Any, x: Any) -> bool:
-    if out.base is None and x.base is None:
-        return out is x
-    if out.base is x:
+    owner = out.base
+    if owner is x:
         return out.size > 0
+    if owner is None and x.base is None:
+        return out is x
     try:
         return np.shares_memory(out, x, max_work=10_000)
     except np.exceptions.TooHardError:

@@ -33,6 +33,7 @@ _names = [
     "complex128",
 ]
 _by_name: dict[str, np.dtype[Any]] = {name: np.dtype(name) for name in _names}
+_float32, _float64 = _by_name["float32"], _by_name["float64"]
 _by_dtype: dict[np.dtype[Any], str] = {dtype: name for name, dtype in _by_name.items()}
 
 
@@ -276,9 +277,15 @@ def getitem_back(g: Array, *, shape: Shape, key: tuple[Any, ...]) -> Array:
     return out
 
 
+_unsigned = {np.dtype(f"i{n}"): np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
+
+
 def _positions(indices: Array, size: int, what: str, smallest: int) -> Array:
     if indices.dtype.kind not in "iu":
         raise IndexingError(f"{what}: positions must be integers, not {indices.dtype}")
+    unsigned = _unsigned.get(indices.dtype) if smallest == 0 else None
+    if unsigned is not None and indices.size and indices.view(unsigned).max() < size:
+        return indices  # one pass: a negative position is a huge unsigned one
     if indices.size:
         low, high = int(indices.min()), int(indices.max())
         if low < smallest or high >= size:
@@ -358,7 +365,7 @@ def where(condition: Array, x1: Any, x2: Any, *, target: Key) -> Array:
 def _as(value: Any, dtype: np.dtype[Any]) -> Array:
     if value.__class__ is not np.ndarray:
         return number(value, dtype)
-    return value if value.dtype is dtype else value.astype(dtype, copy=False)  # type: ignore[no-any-return]
+    return value if value.dtype is dtype else value.astype(dtype, copy=False)
 
 
 def relu(x: Array) -> Array:
@@ -369,9 +376,8 @@ def relu(x: Array) -> Array:
 def relu_back(g: Array, x: Array) -> Array:
     """``g`` where x > 0, half of it at 0, else 0; NaN passes ``g``."""
     out = np.where(x < 0, g.dtype.type(0), g)
-    zero = x == 0
-    if zero.any():
-        np.copyto(out, g * g.dtype.type(0.5), where=zero)
+    if np.count_nonzero(x) != x.size:  # a third of the cost of comparing with 0
+        np.copyto(out, g * g.dtype.type(0.5), where=x == 0)
     return out
 
 
@@ -381,11 +387,13 @@ def relu_back(g: Array, x: Array) -> Array:
 def sum(x: Array, *, axis: Shape, keepdims: bool, target: Key) -> Any:
     """Sum in the result's dtype; half precision is accumulated in float32."""
     dtype = numpy_dtype(target.dtype)
+    if x.dtype is dtype and (dtype is _float32 or dtype is _float64) and axis:
+        return np.add.reduce(x, axis, None, None, keepdims)
     if dtype.itemsize == 2 and dtype.kind in "fV":
         return np.add.reduce(x, axis=axis, dtype=np.float32, keepdims=keepdims).astype(dtype)
     if not axis:
         return x.astype(dtype)
-    return np.add.reduce(x, axis=axis, dtype=dtype, keepdims=keepdims)
+    return np.add.reduce(x, axis, dtype, None, keepdims)
 
 
 def prod(x: Array, *, axis: Shape, keepdims: bool, target: Key) -> Any:
@@ -480,10 +488,15 @@ def cross_entropy(logits: Array, labels: Array) -> Any:
         raise DTypeError(f"cross_entropy: labels must be integers, not {labels.dtype}")
     if logits.ndim != 2 or labels.shape != logits.shape[:1]:
         raise ValueError("shapes")  # the operator's shape rule words it
-    chosen = pick(log_softmax(logits, axis=1), labels)
-    total = np.add.reduce(chosen, dtype=np.float32 if _wide(logits) else None)
-    count = logits.shape[0]
-    return np.asarray(-total / count if count else np.nan, dtype=logits.dtype)
+    count, classes = logits.shape
+    if not count or not classes:
+        _positions(labels, classes, "labels", 0)
+        return np.asarray(np.nan, dtype=logits.dtype)
+    work = _shifted(logits.astype(np.float32) if _wide(logits) else logits, 1)
+    chosen = work[np.arange(count), _positions(labels, classes, "labels", 0)]
+    # Only the chosen elements of the log-softmax are made.
+    each = np.log(np.add.reduce(np.exp(work, out=work), axis=1)) - chosen
+    return np.asarray(np.add.reduce(each) / count, dtype=logits.dtype)
 
 
 def cross_entropy_back(logits: Array, labels: Array) -> Array:

@@ -100,12 +100,14 @@ for _one in (qint8, quint8):
     backend.derivative(
         "linear",
         args=_weighted,
-        x=lambda g, weight: tp.matmul(g, _ops.dequantize(weight)),
+        x=_ops.linear_x,
         weight=_ops.linear_weight,
         bias=lambda g: g,
     )
     backend.kernel("conv2d", args=_weighted, out=tp.float32, check_first=True)(_products.conv2d)
-    backend.derivative("conv2d", args=_weighted, x=_ops.conv2d_x, weight=_ops.conv2d_weight, bias=_ops.conv2d_bias)
+    backend.derivative(
+        "conv2d", args=_weighted, x=_ops.conv2d_x, weight=_ops.conv2d_weight, bias=lambda g: tp.sum(g, axis=(0, 2, 3))
+    )
 for _a, _b in product((qint8, quint8), repeat=2):
     backend.kernel("matmul", args=(_a, _b), out=tp.float32)(_products.matmul)
     backend.derivative("matmul", args=(_a, _b), x1=_ops.matmul_x1, x2=_ops.matmul_x2)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tripoint as tp
 from tripoint.errors import ArgumentError, DTypeError
-from tripoint.plugin import DType, DTypeRule, Tensor, composite, primitive
+from tripoint.plugin import DType, DTypeRule, Tensor, composite, operators, primitive
 from tripoint_quantized._affine import Affine, Shape
+
+_operators = operators()
+_conv2d_input, _conv2d_weight = _operators["conv2d_input"], _operators["conv2d_weight"]
 
 
 def _encoded(operator: str, dtypes: Any, keyed: dict[str, Any]) -> Any:
@@ -130,7 +134,7 @@ def conv2d_x(
     g: Tensor, weight: Tensor, x_shape: Shape, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Tensor:
     """Gradient of `conv2d` by its images."""
-    return conv2d_input(
+    return _conv2d_input(  # type: ignore[no-any-return]
         g, dequantize(weight), input_shape=x_shape, stride=stride, padding=padding, dilation=dilation, groups=groups
     )
 
@@ -139,7 +143,7 @@ def conv2d_weight(
     g: Tensor, x: Tensor, weight_shape: Shape, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Tensor:
     """Gradient of `conv2d` by its kernels."""
-    return by_weight(
+    return _conv2d_weight(  # type: ignore[no-any-return]
         g, held(x), weight_shape=weight_shape, stride=stride, padding=padding, dilation=dilation, groups=groups
     )
 

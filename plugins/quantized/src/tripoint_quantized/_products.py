@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tripoint.errors import DTypeError
-from tripoint_quantized._affine import Affine, Array, Shape
+from tripoint_quantized._affine import Affine, Array
 from tripoint_quantized._dtypes import qint8
 from tripoint_quantized._kernels import Quantized, dequantize, permute_dims, quantize
 
@@ -166,7 +166,7 @@ def conv2d(
     """
     _outputs("conv2d", weight)
     images, own = activations(x), weight.quantizer
-    (n, c, h, w), (o, cg, kh, kw) = x.shape, weight.shape
+    (n, _, h, w), (o, cg, kh, kw) = x.shape, weight.shape
     oh = (h + 2 * padding[0] - dilation[0] * (kh - 1) - 1) // stride[0] + 1
     ow = (w + 2 * padding[1] - dilation[1] * (kw - 1) - 1) // stride[1] + 1
     rows, k, pixels = o // groups, cg * kh * kw, oh * ow
@@ -180,17 +180,13 @@ def conv2d(
     for at in range(0, n, step):
         windows = _windows(images, slice(at, at + step), (kh, kw), (oh, ow), stride, padding, dilation)
         m = windows.shape[-3]
-        total = _exact(
-            matrix, zero_points, windows.reshape(groups, k, m * pixels), images.quantizer.zero_points
-        )
+        total = _exact(matrix, zero_points, windows.reshape(groups, k, m * pixels), images.quantizer.zero_points)
         block = _scaled(total, scales, images.quantizer.scales, added)
         out[at : at + m] = block.reshape(o, m, oh, ow).swapaxes(0, 1)
     return out
 
 
-def _windows(
-    x: Quantized, part: slice, kernel: Pair, out: Pair, stride: Pair, padding: Pair, dilation: Pair
-) -> Array:
+def _windows(x: Quantized, part: slice, kernel: Pair, out: Pair, stride: Pair, padding: Pair, dilation: Pair) -> Array:
     """The elements that a kernel meets in some images: integers, a view of shape (C, kh, kw, M, OH, OW)."""
     images = x.ints[part]
     (ph, pw), (dh, dw), (sh, sw) = padding, dilation, stride

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 import tripoint as tp
-from tripoint.plugin import Backend, DType, Layout, Tensor, key, payload, scalar, strided, wrap
-from tripoint_sparse_coo import _kernels, _ops, _products
+from tripoint.plugin import Backend, Layout, Tensor, key, operators, payload, row_of, scalar, strided, wrap
+from tripoint_sparse_coo import _indexing, _kernels, _ops, _products
 from tripoint_sparse_coo import sparse as sparse
-from tripoint_sparse_coo._coo import COO, Array, coalesce
-from tripoint_sparse_coo._ops import align, gather, sampled_matmul, sum_back, transposed
+from tripoint_sparse_coo._coo import COO, coalesce
+from tripoint_sparse_coo._ops import align, gather, restored, sampled_matmul, stored, sum_back, transposed
 
 __all__ = ["backend", "sparse", "sparse_coo"]
 
@@ -42,12 +42,7 @@ sparse_coo = Layout(
 def _describe(p: COO) -> dict[str, Any]:
     # No single allocation and no strides; writable, since in-place operators bind a new payload.
     nbytes = p.indices.nbytes + p.values.nbytes
-    return {"dtype": _dtype(p.values), "address": None, "nbytes": nbytes, "strides": None, "readonly": False}
-
-
-def _dtype(values: Array) -> DType | None:
-    found = getattr(tp, values.dtype.name, None)
-    return found if isinstance(found, DType) else None
+    return {"dtype": _kernels.dtype_of(p.values), "address": None, "nbytes": nbytes, "strides": None, "readonly": False}
 
 
 backend = Backend(
@@ -74,14 +69,17 @@ backend.kernels(
     subtract=_kernels.subtract_sparse,
     multiply=_kernels.multiply_sparse,
     matmul=_products.matmul_sparse,
-    negative=_kernels.on_values(np.negative, linear=True),
-    abs=_kernels.on_values(np.absolute, linear=False),
-    sign=_kernels.on_values(np.sign, linear=False),
-    square=_kernels.on_values(np.square, linear=False),
+    negative=_kernels.negative,
     permute_dims=_kernels.permute_dims,
     matrix_transpose=_kernels.matrix_transpose,
+    getitem=_indexing.getitem,
+    getitem_back=_indexing.getitem_back,
 )
+backend.factory(_kernels.on_stored)
 backend.kernel("sum", out=strided)(_kernels.sum_axes)
+# There is no largest or smallest of nothing, which the operator's rule says.
+backend.kernel("max", out=strided, check_first=True)(_kernels.extreme(np.maximum))
+backend.kernel("min", out=strided, check_first=True)(_kernels.extreme(np.minimum))
 
 _SPARSE_DENSE: tuple[Any, ...] = (sparse_coo, strided)
 _DENSE_SPARSE: tuple[Any, ...] = (strided, sparse_coo)
@@ -93,12 +91,16 @@ for _name, _room, _out in (
 ):
     backend.kernel(_name, args=_SPARSE_DENSE, out=_out)(getattr(_room, f"{_name}_sparse_dense"))
     backend.kernel(_name, args=_DENSE_SPARSE, out=_out)(getattr(_room, f"{_name}_dense_sparse"))
+backend.kernel("take", args=_SPARSE_DENSE, out=sparse_coo)(_indexing.take)
+backend.kernel("take_back", args=_SPARSE_DENSE, out=sparse_coo)(_indexing.take_back)
 backend.kernel("multiply", args=(sparse_coo, scalar))(_kernels.multiply_sparse_scalar)
 backend.kernel("multiply", args=(scalar, sparse_coo))(_kernels.multiply_scalar_sparse)
 
 backend.kernel(_ops.coalesce)(coalesce)
 backend.kernel(align)(_kernels.align)
 backend.kernel(gather, args=_DENSE_SPARSE, out=lambda keys: keys[1].replace(dtype=keys[0].dtype))(_kernels.gather)
+backend.kernel(stored, out=strided)(_kernels.stored)
+backend.kernel(restored, args=_DENSE_SPARSE, out=lambda keys: keys[1].replace(dtype=keys[0].dtype))(_kernels.restored)
 backend.kernel(
     sampled_matmul, args=(strided, strided, sparse_coo), out=lambda keys: keys[2].replace(dtype=keys[0].dtype)
 )(_products.sampled_matmul)
@@ -118,9 +120,14 @@ backend.derivative(
     x2=lambda g, x1, x2: sampled_matmul(transposed(x1), transposed(g), x2),
 )
 backend.derivative("sum", args=(sparse_coo,), x=sum_back)
+for _operator in operators().values():
+    if _kernels.on_stored(row_of(_operator)) is not None:
+        backend.derivative(_operator, args=(sparse_coo,), x=_ops.slope_on_stored(_operator))
 # A pattern is no number: it has no gradient. Gradients `v` of sparse results come on the pattern of the result.
 backend.derivative(_ops.coalesce, s=lambda v: v)
 backend.derivative(gather, args=_DENSE_SPARSE, g=lambda v: v, pattern=lambda v: None)
+backend.derivative(stored, s=lambda v, s: restored(v, s))
+backend.derivative(restored, args=_DENSE_SPARSE, values=lambda v: stored(v), pattern=lambda v: None)
 backend.derivative(align, g=lambda v: v, pattern=lambda v: None)
 backend.derivative(
     sampled_matmul,

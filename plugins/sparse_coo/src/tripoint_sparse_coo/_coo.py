@@ -89,6 +89,14 @@ def repeats(indices: Array) -> Array:
     return same
 
 
+def runs(indices: Array) -> tuple[Array, Array]:
+    """The permutation that sorts the columns, and where among the sorted ones each distinct column begins."""
+    order = order_of(indices)
+    first = np.ones(len(order), bool)
+    np.logical_not(repeats(indices[:, order]), out=first[1:])
+    return order, np.flatnonzero(first)
+
+
 def _is_half(dtype: np.dtype[Any]) -> bool:
     return dtype.itemsize == 2 and dtype.kind in "fV"
 
@@ -108,12 +116,8 @@ def coalesce(x: COO) -> COO:
     """The same array in canonical form; ``x`` itself if it is that already. Stored zeros stay stored."""
     if x.canonical:
         return x
-    order = order_of(x.indices)
-    indices = x.indices[:, order]
-    first = np.ones(x.nnz, bool)
-    np.logical_not(repeats(indices), out=first[1:])
-    starts = np.flatnonzero(first)
-    values = x.values[order]
+    order, starts = runs(x.indices)
+    indices, values = x.indices[:, order], x.values[order]
     if len(starts) != x.nnz:
         indices, values = indices[:, starts], sum_groups(values, starts)
     return COO(x.shape, indices, values, True)

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+import tripoint as tp
 from tripoint.errors import DTypeError, LayoutError, ShapeError, SizeError
-from tripoint.plugin import Key
+from tripoint.plugin import DType, Key, Row, Tensor, key, payload, strided, wrap
 from tripoint_dense_cpu import numpy_dtype
-from tripoint_sparse_coo._coo import COO, Array, Shape, apply, coalesce, locate, make, read_at, same_pattern
+from tripoint_sparse_coo._coo import COO, Array, Shape, apply, coalesce, locate, make, read_at, runs, same_pattern
 
 # Conversion ----------------------------------------------------------------------------------------------------------
 
@@ -226,15 +227,49 @@ def subtract_dense_sparse(x1: Array, x2: COO) -> Any:
     return apply(np.subtract, x1, _densified("subtract", x2, x1))
 
 
-def on_values(ufunc: Any, linear: bool) -> Callable[[COO], COO]:
-    """A kernel that applies a function with f(0) = 0 to the values; one that is not linear needs them summed before."""
+def negative(x: COO) -> COO:
+    """The negative of each value; linear, so duplicates may stay."""
+    return x.with_values(apply(np.negative, x.values))
+
+
+def on_stored(row: Row) -> Callable[[COO], COO] | None:
+    """A kernel for an elementwise operator of one operand with f(0) = 0; ``None`` for other operators.
+
+    It calls the operator on the stored values as a strided tensor: whatever is elementwise and computes there computes here.
+    """
+    if not row.zero_preserving or row.kind != "elementwise" or len(row.params) != 1 or row.name == "negative":
+        return None
 
     def kernel(x: COO) -> COO:
-        x = x if linear else coalesce(x)
-        return x.with_values(apply(ufunc, x.values))
+        x = coalesce(x)
+        return x.with_values(payload(row.call(strided_tensor(x.values))))
 
-    kernel.__name__ = f"{ufunc.__name__}_values"
+    kernel.__name__ = f"{row.name}_on_stored"
     return kernel
+
+
+def strided_tensor(values: Array) -> Tensor:
+    """A tensor of an array of this plugin."""
+    return wrap(key(tp.Device("cpu"), strided, dtype_of(values)), values)
+
+
+def dtype_of(values: Array) -> DType:
+    """The dtype of an array's elements."""
+    found: DType = getattr(tp, values.dtype.name)
+    return found
+
+
+def stored(s: COO) -> Array:
+    """The values of the canonical form."""
+    return coalesce(s).values
+
+
+def restored(values: Array, pattern: COO) -> COO:
+    """Values on the positions of the canonical form of ``pattern``."""
+    pattern = coalesce(pattern)
+    if values.shape != (pattern.nnz,):
+        raise ShapeError(f"{pattern.nnz} positions are stored, and the values have shape {values.shape}")
+    return pattern.with_values(values.copy())
 
 
 # Reduction and structure ---------------------------------------------------------------------------------------------
@@ -248,6 +283,24 @@ def sum_axes(x: COO, *, axis: Shape, keepdims: bool, target: Key) -> Array:
     part = COO(tuple(x.shape[i] for i in kept), x.indices[kept], x.values.astype(dtype), x.nnz == 0 or not axis)
     out = densify(part)
     return out.reshape(tuple(1 if i in axis else s for i, s in enumerate(x.shape))) if keepdims else out
+
+
+def extreme(ufunc: Any) -> Callable[..., Array]:
+    """A kernel of ``max`` or ``min``: strided results over axes, in which what is not stored counts as 0."""
+
+    def kernel(x: COO, *, axis: Shape, keepdims: bool) -> Array:
+        x = coalesce(x)
+        kept = [i for i in range(len(x.shape)) if i not in axis]
+        order, starts = runs(x.indices[kept])
+        values = x.values[order]
+        found = apply(ufunc.reduceat, values, starts) if len(starts) else values
+        gaps = np.diff(starts, append=x.nnz) < math.prod(x.shape[i] for i in axis)
+        found[gaps] = apply(ufunc, found[gaps], found.dtype.type(0))
+        out = densify(COO(tuple(x.shape[i] for i in kept), x.indices[kept][:, order[starts]], found, True))
+        return out.reshape(tuple(1 if i in axis else s for i, s in enumerate(x.shape))) if keepdims else out
+
+    kernel.__name__ = f"{ufunc.__name__}_axes"
+    return kernel
 
 
 def permute_dims(x: COO, *, axes: Shape) -> COO:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tripoint as tp
@@ -47,6 +48,18 @@ def sampled_matmul(g: Tensor, x2: Tensor, pattern: Tensor, /) -> Tensor:
     raise NotImplementedError
 
 
+@primitive(namespace="sparse", dtype=_first, kind="sparse")
+def stored(s: Tensor, /) -> Tensor:
+    """The values of ``s`` in canonical form: strided (nnz,)."""
+    raise NotImplementedError
+
+
+@primitive(namespace="sparse", dtype=_first, shape=_shape_of(1), kind="sparse")
+def restored(values: Tensor, pattern: Tensor, /) -> Tensor:
+    """The strided ``values`` (nnz,) at the positions that ``pattern`` stores in canonical form."""
+    raise NotImplementedError
+
+
 def gradient_like(g: Tensor, output: Tensor) -> Tensor:
     """A gradient on the pattern of the sparse tensor that it belongs to; differentiable by ``g``."""
     if g.layout is output.layout:
@@ -67,3 +80,20 @@ def sum_back(g: Tensor, x: Tensor, axis: Shape, keepdims: bool) -> Tensor:
     if not keepdims:
         g = tp.reshape(g, tuple(1 if i in axis else s for i, s in enumerate(x.shape)))
     return gather(g, x)
+
+
+def slope_on_stored(operator: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor | None]:
+    """The derivative of an elementwise operator with f(0) = 0: that of the strided operator, at the stored values only.
+
+    A formula of its own may pass through operators whose results are dense, as the cosine in that of the sine.
+    """
+
+    def slope(g: Tensor, x: Tensor) -> Tensor | None:
+        values, weights = stored(x), stored(g)  # g lies on the pattern of the result, which is that of x
+        again = values.requires_grad
+        with tp.enable_grad():
+            out = operator(values if again else values.requires_grad_())
+        (made,) = tp.gradients(out, [values], weights, create_graph=again)
+        return None if made is None else restored(made, x)
+
+    return slope
