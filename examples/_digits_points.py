@@ -64,7 +64,7 @@ POINTS = (
     Point("cpu.strided.float32"),
     Point("cpu.strided.qint8", weight=quantized),
     Point("cpu.sparse_coo.float32", weight=pruned, retrained=True),
-    Point("cpu.blocked.float32", images=lambda x: x.to(layout="blocked")),
+    Point("cpu.blocked.float32", images=lambda x: x.to(layout=tp.layouts.blocked("nChw16c"))),
     Point("meta.strided.float32", to_device("meta"), to_device("meta")),
     Point("cuda:0.strided.float32", to_device("cuda:0"), to_device("cuda:0")),
 )
@@ -78,11 +78,12 @@ class Recorder(Layer, below="profile"):
         self.shapes: list[tuple[str, tuple[int, ...]]] = []
 
     def __call__(self, op: Row, call_next: Callable[..., Any], args: tuple[Any, ...], meta: dict[str, Any]) -> Any:
-        found = resolve(op.call, *args, **meta)
-        if found.how == "decomposition":  # such as linear, unless a backend has a kernel for the whole of it
+        label = resolve(op.call, *args, **meta).label()
+        if label.endswith(
+            "decomposition"
+        ):  # such as linear, where no kernel does the whole of it: its parts are called
             with self:
                 return op.body(*args, **meta)
-        label = found.label()
         known = self.kernels.setdefault(op.name, label)
         if label not in known.split(", "):  # one operator, called on different points
             self.kernels[op.name] = f"{known}, {label}"

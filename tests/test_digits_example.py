@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import os
 import subprocess
@@ -12,7 +13,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("numpy")
+import tripoint as tp
+
+np = pytest.importorskip("numpy")
 pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
 
@@ -88,6 +91,33 @@ def test_the_row_of_dense_floats(run: Any) -> None:
     assert row["kernels"]["conv2d"] == "tripoint-dense-cpu:conv2d"
 
 
+def test_the_row_of_blocked_images(run: Any) -> None:
+    plain, row = run[1][0], run[1][3]
+    assert row["status"] == "ok"
+    assert (row["accuracy"], row["weight_bytes"]) == (plain["accuracy"], plain["weight_bytes"])
+    for name in ("conv2d", "relu", "max_pool2d"):
+        assert row["kernels"][name] == f"tripoint-blocked:{name}"
+
+
+def test_blocked_images_have_the_scores_of_plain_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    job, points = importlib.import_module("digits"), importlib.import_module("_digits_points")
+    images, labels = job.load(DATA)
+    random = np.random.default_rng(0)
+    parameters = job.initial_parameters(random)
+    job.train(parameters, images[:320], labels[:320], 2, random)
+    scores = {}
+    with tp.no_grad():
+        for point in points.POINTS:
+            if point.name in ("cpu.strided.float32", "cpu.blocked.float32"):
+                weights = {name: point.weight(p.detach()) for name, p in parameters.items()}
+                scores[point.name] = job.model(weights, point.images(tp.asarray(images[320:]))).numpy()
+    plain, blocked = scores.values()
+    assert len(plain) > 1000
+    assert np.abs(blocked - plain).max() <= 1e-4 * np.abs(plain).max()
+    np.testing.assert_array_equal(blocked.argmax(1), plain.argmax(1))
+
+
 def test_the_row_of_shapes(run: Any) -> None:
     row = json.loads((run[2] / "new" / "deep" / "table.json").read_text(encoding="utf-8"))[4]
     assert (row["status"], row["weight_bytes"]) == ("shapes-only", 0)
@@ -128,11 +158,39 @@ def test_the_same_seed_gives_the_same_accuracy(run: Any, tmp_path: Path) -> None
     assert row["accuracy"] == run[1][0]["accuracy"]
 
 
-def test_the_whole_job_reads_97_percent(tmp_path: Path) -> None:
+def test_the_whole_job(tmp_path: Path) -> None:
     done = digits("--json", tmp_path / "table.json")
     assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "table.json").read_text(encoding="utf-8"))[0]["accuracy"] >= 0.97
     assert list(tmp_path.iterdir()) == [tmp_path / "table.json"]
+    rows = json.loads((tmp_path / "table.json").read_text(encoding="utf-8"))
+    right = {row["point"]: row["accuracy"] and round(540 * row["accuracy"]) for row in rows}
+    floats = right["cpu.strided.float32"]
+    assert floats >= 0.97 * 540
+    assert right["cpu.strided.qint8"] >= floats - 3
+    assert right["cpu.sparse_coo.float32"] >= floats - 0.01 * 540
+
+
+def test_the_row_of_quantized_weights(run: Any) -> None:
+    row = run[1][1]
+    assert row["status"] == "ok"
+    assert row["kernels"]["conv2d"] == "tripoint-quantized:conv2d"
+    assert row["kernels"]["linear"] == "tripoint-quantized:linear"
+    assert {label.partition(":")[0] for label in row["kernels"].values()} == {"tripoint-quantized", "tripoint-dense-cpu"}
+    # one byte a weight, and biases as they were
+    assert row["weight_bytes"] == 32 * 9 + 64 * 32 * 9 + 10 * 1024 + 4 * (32 + 64 + 10)
+
+
+def test_the_row_of_sparse_weights(run: Any) -> None:
+    done, rows, _ = run
+    row = rows[2]
+    assert row["status"] == "ok"
+    assert row["kernels"]["conv2d"] == "tripoint-dense-cpu:conv2d"
+    assert row["kernels"]["matmul"] == "tripoint-sparse-coo:matmul_dense_sparse"
+    assert not any("hooks" in label for label in row["kernels"].values())
+    # a fifth of the linear weights, each with two positions of eight bytes
+    assert row["weight_bytes"] == 4 * (32 * 9 + 32 + 64 * 32 * 9 + 64 + 10) + 2048 * (4 + 2 * 8)
+    assert row["accuracy"] > 0.8
+    assert "what pruning left: 100%" in done.stderr
 
 
 def test_no_epochs_measure_the_untrained_model(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
-import threading
 from collections.abc import Sequence
 from typing import Any, Optional
 
@@ -12,6 +10,7 @@ import pytest
 
 import tripoint as tp
 from tripoint import rules
+from tripoint.dispatcher import declare
 from tripoint.errors import ArgumentError, NoKernelError, RegistrationError, ShapeError
 from tripoint.plugin import (
     Backend,
@@ -292,33 +291,25 @@ def test_the_derivative_of_a_row_names_what_exists() -> None:
         derivative(len, x1=lambda g: g)
 
 
-def test_threads_that_declare_operators_get_their_own() -> None:
-    # Templates are compiled at the first signature of a shape: many shapes at once must not swap them.
-    count = 40
-    barrier = threading.Barrier(count)
-    made: dict[int, Any] = {}
+def test_operators_declared_in_the_middle_of_another_declaration_get_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads may declare operators at once: compiling a template shares nothing with compiling another."""
 
-    def declare(n: int) -> None:
-        scope: dict[str, Any] = {"Tensor": tp.Tensor, "__name__": "threaded"}
-        extra = "".join(f", k{n}_{i}: int = {i}" for i in range(n))
-        exec(
-            f"def f{n}(x: Tensor, /, *, flag{n}: bool = True{extra}): return ({n}, {', '.join(f'k{n}_{i}' for i in range(n))})",
-            scope,
-        )
-        barrier.wait()
-        made[n] = composite(namespace="threaded")(scope[f"f{n}"])
+    def outer(x: Tensor, /, *, a: int, b: int = 2, c: int = 3, d: int = 4, e: int = 5) -> Any:
+        return "outer", a, b, c, d, e
 
-    threads = [threading.Thread(target=declare, args=(n,)) for n in range(1, count + 1)]
-    often = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
-    finally:
-        sys.setswitchinterval(often)
+    def inner(x: Tensor, y: Tensor, z: Tensor, u: Tensor, v: Tensor, w: Tensor, /) -> Any:
+        return "inner"
+
+    made: list[Any] = []
+
+    def meanwhile(code: Any, scope: dict[str, Any]) -> None:
+        exec(code, scope)
+        if not made:
+            made.append(None)
+            made[0] = composite(namespace="threaded")(inner)
+
+    monkeypatch.setattr(declare, "exec", meanwhile, raising=False)
+    first = composite(namespace="threaded")(outer)
     x = tp.zeros((1,), device="meta")
-    assert len(made) == count
-    for n, fn in made.items():
-        assert fn(x) == (n, *range(n))
+    assert first(x, a=1) == ("outer", 1, 2, 3, 4, 5)
+    assert made[0](x, x, x, x, x, x) == "inner"

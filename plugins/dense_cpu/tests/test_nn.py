@@ -22,7 +22,8 @@ def test_every_operator_of_this_family_has_a_case():
     have = {n for n, r in rows.items() if r.body.__module__ == "tripoint.ops.nn"}
     assert have == {
         "relu", "relu_back", "conv2d", "conv2d_input", "conv2d_weight", "max_pool2d", "max_pool2d_input", "max_pool2d_tangent",
-        "softmax", "log_softmax", "pick", "pick_back", "cross_entropy", "cross_entropy_back", "linear",
+        "softmax", "log_softmax", "pick", "pick_back", "cross_entropy", "nll_loss",
+        "nll_loss_back", "log_softmax_back", "linear",
     }  # fmt: skip
 
 
@@ -222,8 +223,12 @@ def test_cross_entropy(dtype):
             x, y = tp.asarray(memory), tp.asarray(labels.astype(kind))
             close(nn.cross_entropy(x, y), want, dtype)
             close(rows["cross_entropy"].body(x, y), want, dtype)
-            close(rows["cross_entropy_back"].call(x, y), slope, dtype)
-            close(rows["cross_entropy_back"].body(x, y), slope, dtype)
+            logs, one = nn.log_softmax(x), tp.ones((), dtype=dtype)
+            for form in ("call", "body"):
+                close(getattr(rows["nll_loss"], form)(logs, y), want, dtype)
+                back = getattr(rows["nll_loss_back"], form)(one, y, shape=(n, c))
+                close(back, -hot / n, dtype)
+                close(getattr(rows["log_softmax_back"], form)(back, logs, axis=1), slope, dtype)
     assert np.isnan(nn.cross_entropy(tp.zeros((0, 3), dtype=dtype), tp.zeros((0,), dtype="int64")).item())
 
 

@@ -20,7 +20,11 @@ SHAPES = [
 
 
 def test_every_product_has_a_case():
-    assert {n for n, r in rows.items() if r.body.__module__ == "tripoint.ops.linalg"} == {"matmul"}
+    assert {n for n, r in rows.items() if r.body.__module__ == "tripoint.ops.linalg"} == {
+        "matmul",
+        "matmul_nt",
+        "matmul_tn",
+    }
 
 
 def values(dtype, shape, seed):
@@ -103,3 +107,16 @@ def test_refusals():
     ]:
         with pytest.raises(kind, match=words):
             call()
+
+
+@pytest.mark.parametrize("shape", [(), (4,)])
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int32", "complex128"])
+def test_products_with_a_transposed_operand(shape, dtype):
+    a, b = values(dtype, (*shape, 2, 3), 0), values(dtype, (5, 3), 1)
+    want = a @ b.swapaxes(-1, -2)
+    got = rows["matmul_nt"].call(tp.asarray(a), tp.asarray(b))
+    np.testing.assert_array_equal(got.numpy(), want)
+    got = rows["matmul_tn"].call(tp.asarray(a.swapaxes(-1, -2)), tp.asarray(b.T))
+    np.testing.assert_array_equal(got.numpy(), want)
+    with pytest.raises(ShapeError, match="inner sizes"):
+        rows["matmul_nt"].call(tp.asarray(a), tp.asarray(b.T))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tripoint.kernels import derivative
 from tripoint.ops import nn as ops
-from tripoint.ops.elementwise import exp, multiply, subtract
+from tripoint.ops.elementwise import multiply, subtract
 from tripoint.ops.reductions import sum as sum_
 
 derivative(ops.relu, x=lambda g, x: ops.relu_back(g, x))
@@ -62,10 +62,8 @@ derivative(
     ops.softmax,
     x=lambda g, out, axis: multiply(out, subtract(g, sum_(multiply(g, out), axis=axis, keepdims=True))),
 )
-derivative(
-    ops.log_softmax,
-    x=lambda g, out, axis: subtract(g, multiply(exp(out), sum_(g, axis=axis, keepdims=True))),
-)
+derivative(ops.log_softmax, x=lambda g, out, axis: ops.log_softmax_back(g, out, axis=axis))
 derivative(ops.pick, x=lambda g, labels, x_shape: ops.pick_back(g, labels, classes=x_shape[1]))
 derivative(ops.pick_back, g=lambda g, labels: ops.pick(g, labels))
-derivative(ops.cross_entropy, logits=lambda g, logits, labels: multiply(g, ops.cross_entropy_back(logits, labels)))
+derivative(ops.nll_loss, x=lambda g, labels, x_shape: ops.nll_loss_back(g, labels, shape=x_shape))
+derivative(ops.nll_loss_back, g=lambda v, labels: ops.nll_loss(v, labels))

@@ -551,7 +551,8 @@ def checker(res: Resolution) -> Callable[..., None]:
 def recover(res: Resolution, error: Exception, values: tuple[Any, ...], run: Callable[..., Any] | None = None) -> Any:
     """Where a kernel that raised arrives: run again where only the host's floating-point settings made it raise.
 
-    NumPy checks those settings when the result is complete, so an in-place kernel (``run`` is ``None``) has done its work.
+    An in-place kernel (``run`` is ``None``) is not run twice: NumPy checks those settings when the result is complete, and a
+    kernel whose library may stop earlier meets that itself.
 
     Raises:
         TripointError: what `failed` makes of the error.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tripoint import dtypes as dt
 from tripoint import rules
-from tripoint.dispatcher.declare import primitive
+from tripoint.dispatcher.declare import composite, primitive
+from tripoint.ops.manipulation import matrix_transpose
 from tripoint.tensor import Tensor
 
 
@@ -15,3 +18,23 @@ def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
     Raises:
         ShapeError: a 0-d operand, or inner sizes that differ.
     """
+
+
+def _nt_shape(shapes: Any, **meta: Any) -> tuple[int, ...]:
+    return rules.matmul((shapes[0], rules.transposed(shapes[1:])))
+
+
+def _tn_shape(shapes: Any, **meta: Any) -> tuple[int, ...]:
+    return rules.matmul((rules.transposed(shapes[:1]), shapes[1]))
+
+
+@composite(dtype=rules.promoted(dt.numeric), shape=_nt_shape, kind="product")
+def matmul_nt(x1: Tensor, x2: Tensor, /) -> Tensor:
+    """``x1 @ x2.mT``: what the derivative of a product by its first operand takes, without making the view."""
+    return matmul(x1, matrix_transpose(x2))
+
+
+@composite(dtype=rules.promoted(dt.numeric), shape=_tn_shape, kind="product")
+def matmul_tn(x1: Tensor, x2: Tensor, /) -> Tensor:
+    """``x1.mT @ x2``: what the derivative of a product by its second operand takes, without making the view."""
+    return matmul(matrix_transpose(x1), x2)

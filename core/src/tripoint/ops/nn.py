@@ -9,10 +9,9 @@ from tripoint import dtypes as dt
 from tripoint import rules
 from tripoint.dispatcher.declare import composite, primitive
 from tripoint.errors import ArgumentError, DTypeError, ShapeError
-from tripoint.ops.creation import ones
 from tripoint.ops.elementwise import add, divide, equal, exp, less, log, multiply, subtract, where
 from tripoint.ops.linalg import matmul
-from tripoint.ops.manipulation import matrix_transpose
+from tripoint.ops.manipulation import broadcast_to, matrix_transpose
 from tripoint.ops.reductions import max as max_
 from tripoint.ops.reductions import mean
 from tripoint.ops.reductions import sum as sum_
@@ -143,6 +142,29 @@ def pick_back(g: Tensor, labels: Tensor, /, *, classes: int) -> Tensor:
     """Zeros (N, classes) with ``g`` (N,) at ``labels``; the adjoint of `pick`."""
 
 
+def _loss_shape(shapes: Any, **meta: Any) -> tuple[int, ...]:
+    return ()
+
+
+@composite(dtype=rules.kept(dt.floating), shape=_loss_shape, kind="loss")
+def nll_loss(x: Tensor, labels: Tensor, /) -> Tensor:
+    """Minus the mean over rows of ``x`` (N, C) at ``labels`` (N,): the loss of log-probabilities."""
+    return multiply(mean(pick(x, labels)), -1)
+
+
+@composite(dtype=rules.kept(dt.floating), shape=rules.named, kind="loss")
+def nll_loss_back(g: Tensor, labels: Tensor, /, *, shape: tuple[int, ...]) -> Tensor:
+    """The gradient of `nll_loss` by its (N, C) operand: ``-g / N`` at the labels, else 0."""
+    each = broadcast_to(divide(g, -shape[0]), (shape[0],))
+    return pick_back(each, labels, classes=shape[1])
+
+
+@composite(dtype=rules.like_first(), shape=rules.same, bind=rules.bind_axis, kind="normalise")
+def log_softmax_back(g: Tensor, out: Tensor, /, *, axis: int) -> Tensor:
+    """The gradient of `log_softmax`: ``g - exp(out) * sum(g)`` along the axis."""
+    return subtract(g, multiply(exp(out), sum_(g, axis=axis, keepdims=True)))
+
+
 def _cross_entropy_shape(shapes: Any, **meta: Any) -> tuple[int, ...]:
     logits, labels = shapes
     if len(logits) != 2 or labels != logits[:1]:
@@ -164,15 +186,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, /) -> Tensor:
     _cross_entropy_shape((logits.shape, labels.shape))
     if labels.dtype not in dt.integral:
         raise DTypeError(f"cross_entropy: labels must be integers, not {labels.dtype}")
-    return multiply(mean(pick(log_softmax(logits, axis=1), labels)), -1)
-
-
-@composite(dtype=rules.kept(dt.floating), shape=rules.same, kind="loss")
-def cross_entropy_back(logits: Tensor, labels: Tensor, /) -> Tensor:
-    """The gradient of `cross_entropy` by its logits: (softmax - one at the label) / N."""
-    rows, classes = logits.shape
-    hot = pick_back(ones((rows,), dtype=logits.dtype, device=logits.device), labels, classes=classes)
-    return divide(subtract(softmax(logits, axis=1), hot), rows)
+    return nll_loss(log_softmax(logits, axis=1), labels)
 
 
 def _linear_shape(shapes: Any, **meta: Any) -> tuple[int, ...]:

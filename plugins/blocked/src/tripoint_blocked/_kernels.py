@@ -14,6 +14,8 @@ reported.
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +27,23 @@ from tripoint_blocked._blocked import Array, Blocked, clear_pads, empty, reblock
 Pair = tuple[int, int]
 
 _BLOCK_BYTES = 2 << 20  # aim for matrices of columns of about this size, so that they stay in cache
+_KEEP_BYTES = 8 << 20  # a thread keeps a scratch buffer up to this size; larger ones are freed after use
+
+_kept = threading.local()
+
+
+def _scratch(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An uninitialised array that is valid until this thread next asks for the same name.
+
+    Pages that a fresh array faults in at first touch would cost more than the product of a small convolution.
+    """
+    size = math.prod(shape) * dtype.itemsize
+    if size > _KEEP_BYTES:
+        return np.empty(shape, dtype)
+    buffer = _kept.__dict__.get(name)
+    if buffer is None or buffer.size < size:
+        buffer = _kept.__dict__[name] = np.empty(size, np.uint8)
+    return np.ndarray(shape, dtype, buffer=buffer)
 
 
 def _work(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -116,8 +135,9 @@ def _rows(
     images = x.data[..., : how.lanes]
     copied = ph > 0 or pw > 0 or images.dtype != dtype
     if copied:
-        padded = np.zeros((chunk, how.blocks, h + 2 * ph, w + 2 * pw, how.lanes), dtype)
-    columns = np.empty((chunk, oh, ow, how.blocks, kh, kw, how.lanes), dtype)
+        padded = _scratch("padded", (chunk, how.blocks, h + 2 * ph, w + 2 * pw, how.lanes), dtype)
+        padded.fill(0)
+    columns = _scratch("columns", (chunk, oh, ow, how.blocks, kh, kw, how.lanes), dtype)
     for first in range(0, n, chunk):
         last = min(n, first + chunk)
         m = last - first
@@ -138,7 +158,7 @@ def _pixels(p: Blocked, first: int, last: int, groups: int, dtype: np.dtype[Any]
     """The channels of each pixel of images first:last, (G, M H W, C/G)."""
     _, c, h, w = p.shape
     m = last - first
-    rows = np.empty((m, h, w, p.data.shape[1], p.block), dtype)
+    rows = _scratch("pixels", (m, h, w, p.data.shape[1], p.block), dtype)
     rows[...] = p.data[first:last].transpose(0, 2, 3, 1, 4)
     flat = rows.reshape(m * h * w, -1)[:, :c]
     return flat.reshape(m * h * w, groups, c // groups).swapaxes(0, 1)
@@ -167,7 +187,8 @@ def conv2d(
     with np.errstate(all="ignore"):
         matrix = how.matrix(weight, dtype)
         for first, last, columns in _rows(x, how, out, stride, padding, dilation, dtype):
-            product = np.matmul(how.grouped(columns), matrix)
+            product = _scratch("product", (groups, columns.shape[0], o // groups), dtype)
+            np.matmul(how.grouped(columns), matrix, out=product)
             if bias is not None:
                 product += bias.astype(dtype, copy=False).reshape(groups, 1, o // groups)
             _write(made, first, last, product)
@@ -184,13 +205,14 @@ def conv2d_input(
     how = _Columns(c, g.block, (kh, kw), groups)
     made = empty((n, c, h, w), g.block, g.data.dtype)
     chunk = how.chunk(n, oh * ow, dtype)
-    padded = np.empty((chunk, how.blocks, h + 2 * ph, w + 2 * pw, how.lanes), dtype)
+    padded = _scratch("padded", (chunk, how.blocks, h + 2 * ph, w + 2 * pw, how.lanes), dtype)
     with np.errstate(all="ignore"):
         matrix = how.matrix(weight, dtype).swapaxes(1, 2)
         for first in range(0, n, chunk):
             last = min(n, first + chunk)
             m = last - first
-            taps = how.ungrouped(np.matmul(_pixels(g, first, last, groups, dtype), matrix))
+            product = _scratch("product", (groups, m * oh * ow, matrix.shape[2]), dtype)
+            taps = how.ungrouped(np.matmul(_pixels(g, first, last, groups, dtype), matrix, out=product))
             taps = taps.reshape(m, oh, ow, how.blocks, kh, kw, how.lanes).transpose(4, 5, 0, 3, 1, 2, 6)
             padded.fill(0)
             for i in range(kh):

@@ -196,7 +196,7 @@ backend.kernels(
             "getitem", "getitem_back", "take", "take_back", "sum", "prod", "max", "min", "all", "any", "argmax", "argmin",
             "matmul", "relu", "relu_back", "multiply_back", "divide_back", "softmax", "log_softmax", "pick", "pick_back",
             "conv2d", "conv2d_input", "conv2d_weight", "max_pool2d", "max_pool2d_input", "max_pool2d_tangent",
-            "cross_entropy", "cross_entropy_back",
+            "cross_entropy", "nll_loss", "nll_loss_back", "log_softmax_back", "matmul_nt", "matmul_tn",
         )
     }
 )  # fmt: skip

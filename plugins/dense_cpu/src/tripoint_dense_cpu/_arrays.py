@@ -499,14 +499,39 @@ def cross_entropy(logits: Array, labels: Array) -> Any:
     return np.asarray(np.add.reduce(each) / count, dtype=logits.dtype)
 
 
-def cross_entropy_back(logits: Array, labels: Array) -> Array:
-    """(softmax - one at the label) / N."""
-    out = softmax(logits, axis=1)
-    rows = logits.shape[0]
+def nll_loss(x: Array, labels: Array) -> Any:
+    """Minus the mean at the labels; of no rows NaN."""
+    chosen = pick(x, labels)
+    total = np.add.reduce(chosen, dtype=np.float32 if _wide(x) else None)
+    return np.asarray(-total / len(chosen) if len(chosen) else np.nan, dtype=x.dtype)
+
+
+def nll_loss_back(g: Array, labels: Array, *, shape: Shape) -> Array:
+    """``-g / N`` at the labels."""
+    rows, classes = shape
+    out = np.zeros(shape, g.dtype)
     if rows:
-        out[np.arange(rows), _positions(labels, logits.shape[1], "labels", 0)] -= out.dtype.type(1)
-        out /= out.dtype.type(rows)
+        out[np.arange(rows), _positions(labels, classes, "labels", 0)] = g / g.dtype.type(-rows)
     return out
+
+
+def log_softmax_back(g: Array, out: Array, *, axis: int) -> Array:
+    """``g - exp(out) * sum(g)``; half precision is computed in float32."""
+    if _wide(g):
+        return log_softmax_back(g.astype(np.float32), out.astype(np.float32), axis=axis).astype(g.dtype)
+    made = np.exp(out)
+    made *= np.add.reduce(g, axis, None, None, True)
+    return np.subtract(g, made, out=made)
+
+
+def matmul_nt(x1: Array, x2: Array) -> Any:
+    """``x1 @ x2.mT``."""
+    return matmul(x1, x2.mT)
+
+
+def matmul_tn(x1: Array, x2: Array) -> Any:
+    """``x1.mT @ x2``."""
+    return matmul(x1.mT, x2)
 
 
 conv2d = _conv.conv2d
