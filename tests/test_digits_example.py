@@ -175,7 +175,10 @@ def test_the_row_of_quantized_weights(run: Any) -> None:
     assert row["status"] == "ok"
     assert row["kernels"]["conv2d"] == "tripoint-quantized:conv2d"
     assert row["kernels"]["linear"] == "tripoint-quantized:linear"
-    assert {label.partition(":")[0] for label in row["kernels"].values()} == {"tripoint-quantized", "tripoint-dense-cpu"}
+    assert {label.partition(":")[0] for label in row["kernels"].values()} == {
+        "tripoint-quantized",
+        "tripoint-dense-cpu",
+    }
     # one byte a weight, and biases as they were
     assert row["weight_bytes"] == 32 * 9 + 64 * 32 * 9 + 10 * 1024 + 4 * (32 + 64 + 10)
 

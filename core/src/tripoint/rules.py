@@ -167,6 +167,19 @@ def accumulated() -> DTypeRule:
     return DTypeRule("accumulated", rule, True)
 
 
+def labelled(accepted: Accepted) -> DTypeRule:
+    """As kept, and the second operand holds labels: integers."""
+    first = kept(accepted)
+
+    def rule(operator: str, dtypes: DTypes, keyed: dict[str, Any]) -> Computed:
+        labels = dtypes[1]
+        if labels is None or labels not in dt.integral:
+            raise DTypeError(f"{operator}: labels must be integers, not {labels}")
+        return first(operator, dtypes, keyed)
+
+    return DTypeRule("labelled", rule, True)
+
+
 def absolute() -> DTypeRule:
     """Real results: a complex operand gives the floating dtype of its parts."""
 

@@ -98,7 +98,8 @@ def test_no_other_operator_meets_the_integers():
     q = make(np.array([1, 2]), "qint8")
     for fn in (
         lambda: q + q, lambda: q * q, lambda: q * 2, lambda: 2 + q, lambda: q == q, lambda: -q, lambda: q.sum(),
-        lambda: tp.exp(q), lambda: q + tp.ones(2), lambda: q @ tp.ones(2, dtype=tp.float64), lambda: tp.concat([q, q]), lambda: q.numpy(),
+        lambda: tp.exp(q), lambda: q + tp.ones(2), lambda: q @ tp.ones(2, dtype=tp.float64),
+        lambda: tp.concat([q, q]), lambda: q.numpy(),
     ):  # fmt: skip
         with pytest.raises(NoKernelError, match="qint8"):
             fn()
@@ -139,6 +140,14 @@ def test_structure_of_per_channel():
     p = tp.permute_dims(q, (1, 2, 0))
     assert p.quantizer.axis == 0
     np.testing.assert_array_equal(p.dequantize().numpy(), q.dequantize().numpy().transpose(1, 2, 0))
+    for out, want in (
+        (tp.expand_dims(q, axis=(0, 2)), np.expand_dims(q.dequantize().numpy(), (0, 2))),
+        (tp.squeeze(q[:, :, :1], 2), q.dequantize().numpy()[:, :, 0]),
+        (tp.squeeze(q[:, 1:2], 1), q.dequantize().numpy()[:, 1]),
+        (tp.flip(q), np.flip(q.dequantize().numpy())),
+        (tp.flip(q, axis=0), np.flip(q.dequantize().numpy(), 0)),
+    ):
+        np.testing.assert_array_equal(out.dequantize().numpy(), want)
     assert q.mT.quantizer.axis == 2
     np.testing.assert_array_equal(q.mT.dequantize().numpy(), q.dequantize().numpy().swapaxes(1, 2))
     with pytest.raises(ShapeError, match="per channel along axis 1"):
@@ -211,6 +220,7 @@ def test_gradients_through_structure():
     x = tp.asarray(np.arange(12, dtype=np.float32).reshape(3, 4)).requires_grad_()
     weight = tp.asarray(np.arange(4, dtype=np.float32))
     q = tp.quantize(x, tp.affine(0.5)).copy()
+    q = tp.squeeze(tp.flip(tp.flip(tp.expand_dims(q, axis=1), axis=0), axis=0), 1)
     (q.mT.T.T.reshape(2, 6)[1, 1:5].dequantize() * weight).sum().backward()
     want = np.zeros(12, np.float32)
     want[7:11] = [0, 1, 2, 3]

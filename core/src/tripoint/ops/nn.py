@@ -8,7 +8,7 @@ from typing import Any
 from tripoint import dtypes as dt
 from tripoint import rules
 from tripoint.dispatcher.declare import composite, primitive
-from tripoint.errors import ArgumentError, DTypeError, ShapeError
+from tripoint.errors import ArgumentError, ShapeError
 from tripoint.ops.elementwise import add, divide, equal, exp, less, log, multiply, subtract, where
 from tripoint.ops.linalg import matmul
 from tripoint.ops.manipulation import broadcast_to, matrix_transpose
@@ -146,13 +146,13 @@ def _loss_shape(shapes: Any, **meta: Any) -> tuple[int, ...]:
     return ()
 
 
-@composite(dtype=rules.kept(dt.floating), shape=_loss_shape, kind="loss")
+@composite(dtype=rules.labelled(dt.floating), shape=_loss_shape, kind="loss")
 def nll_loss(x: Tensor, labels: Tensor, /) -> Tensor:
     """Minus the mean over rows of ``x`` (N, C) at ``labels`` (N,): the loss of log-probabilities."""
     return multiply(mean(pick(x, labels)), -1)
 
 
-@composite(dtype=rules.kept(dt.floating), shape=rules.named, kind="loss")
+@composite(dtype=rules.labelled(dt.floating), shape=rules.named, kind="loss")
 def nll_loss_back(g: Tensor, labels: Tensor, /, *, shape: tuple[int, ...]) -> Tensor:
     """The gradient of `nll_loss` by its (N, C) operand: ``-g / N`` at the labels, else 0."""
     each = broadcast_to(divide(g, -shape[0]), (shape[0],))
@@ -172,7 +172,7 @@ def _cross_entropy_shape(shapes: Any, **meta: Any) -> tuple[int, ...]:
     return ()
 
 
-@composite(dtype=rules.kept(dt.floating), shape=_cross_entropy_shape, kind="loss")
+@composite(dtype=rules.labelled(dt.floating), shape=_cross_entropy_shape, kind="loss")
 def cross_entropy(logits: Tensor, labels: Tensor, /) -> Tensor:
     """The mean over rows of minus the log of the softmax at the row's label.
 
@@ -183,9 +183,9 @@ def cross_entropy(logits: Tensor, labels: Tensor, /) -> Tensor:
     Raises:
         IndexingError: a label outside of its range.
     """
-    _cross_entropy_shape((logits.shape, labels.shape))
-    if labels.dtype not in dt.integral:
-        raise DTypeError(f"cross_entropy: labels must be integers, not {labels.dtype}")
+    shape = logits.shape
+    if len(shape) != 2 or labels.shape != shape[:1]:
+        _cross_entropy_shape((shape, labels.shape))
     return nll_loss(log_softmax(logits, axis=1), labels)
 
 

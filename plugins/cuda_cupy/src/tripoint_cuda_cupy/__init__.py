@@ -1,7 +1,7 @@
-"""Tensors in the memory of CUDA devices, held by CuPy: ``cuda.strided``. Conversions both ways with ``cpu.strided``.
+"""Dense tensors in the memory of CUDA devices, computed by CuPy. Owns ``cuda.strided`` for the plain dtypes.
 
-CuPy is imported when a CUDA device is first asked for, never by importing this package. Nothing here has run on a GPU
-yet: it is tested against a stand-in for CuPy.
+CuPy is imported when a CUDA device is first used, never by importing this package. Nothing here has run on a GPU yet: the
+kernels are tested over NumPy, the rest against a stand-in for CuPy.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import tripoint
-from tripoint.errors import DeviceError, DTypeError
-from tripoint.plugin import Backend, Device, Key, strided
-from tripoint_cuda_cupy import _driver
+from tripoint.errors import DTypeError
+from tripoint.plugin import Backend, Device, Key, hookimpl, strided
+from tripoint_cuda_cupy import _driver, _kernels
+from tripoint_cuda_cupy._driver import synchronize as synchronize
 
-__all__ = ["backend"]
+__all__ = ["backend", "synchronize"]
 
 
 def _describe(p: Any) -> dict[str, Any]:
@@ -22,11 +23,18 @@ def _describe(p: Any) -> dict[str, Any]:
         "address": p.data.ptr,
         "nbytes": p.nbytes,
         "strides": tuple([s // p.itemsize for s in p.strides]),
-        "readonly": False,
+        "readonly": _kernels.overlaps_itself(p),  # CuPy has no flag for it
     }
 
 
-backend = Backend(
+class _Cuda(Backend):
+    @hookimpl
+    def tripoint_memory_stats(self) -> dict[str, Any] | None:
+        """Hook: bytes of CuPy's pool by device."""
+        return _driver.memory()
+
+
+backend = _Cuda(
     Device("cuda", indexed=True),
     strided,
     payload=_driver.CupyArray,
@@ -36,15 +44,17 @@ backend = Backend(
 )
 backend.probe(_driver.reason)
 
+_table = {name: _driver.on_device(fn) for name, fn in _kernels.table(_driver.Late()).items()}
+backend.kernels(scalars=True, **{name: _table.pop(name) for name in _kernels.WITH_SCALARS})
+backend.kernels(**_table)
+
 
 @backend.from_("cpu.strided")
+@_driver.on_device
 def upload(x: Any, *, target: Key) -> Any:
-    cupy = _driver.cupy()
+    _kernels.dtype_of(target.dtype)
     try:
-        with cupy.cuda.Device(target.device.index):
-            return cupy.array(x)  # always a copy, whatever the host's strides
-    except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise DeviceError(f"{target.device} cannot be used: {error}") from error
+        return _driver.cupy().array(x)  # always a copy, whatever the host's strides
     except (TypeError, ValueError) as error:
         raise DTypeError(
             f"CuPy holds no {target.dtype} tensors ({error}); convert with .to(dtype=...) first"
@@ -53,7 +63,6 @@ def upload(x: Any, *, target: Key) -> Any:
 
 @backend.to("cpu.strided")
 def download(x: Any) -> Any:
-    cupy = _driver.cupy()
     # On the array's own device, and complete before anything reads the result.
     with x.device:
-        return cupy.asnumpy(x, blocking=True)
+        return _driver.cupy().asnumpy(x, blocking=True)

@@ -7,8 +7,12 @@ import importlib
 import os
 import re
 import sys
+from collections.abc import Callable
+from functools import wraps
 from importlib.metadata import distributions
 from typing import Any
+
+from tripoint.errors import DeviceError
 
 INSTALL = "pip install tripoint-cuda-cupy[cuda12x] or [cuda13x]"
 
@@ -88,3 +92,72 @@ def current() -> int:
         return int(module.cuda.runtime.getDevice())
     except Exception:  # no driver: the probe says so when the device is used
         return 0
+
+
+class Late:
+    """CuPy for the kernel table: imported when it is first asked for a function, each of which is looked up once."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found = getattr(cupy(), name)
+        setattr(self, name, found)
+        return found
+
+
+#: indices of the devices that arrays were made on.
+used: set[int] = set()
+
+
+def on_device(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel that runs on the device of its target or of its first array, whatever CuPy's current device is.
+
+    The stream is CuPy's current one of that device.
+
+    Raises:
+        DeviceError: the runtime refuses the device.
+    """
+
+    @wraps(fn)
+    def kernel(*args: Any, **meta: Any) -> Any:
+        module = cupy()
+        target = meta.get("target")
+        if target is not None:
+            index = target.device.index
+        else:
+            arrays = (a for v in args for a in (v if isinstance(v, (list, tuple)) else (v,)))
+            index = next(a.device.id for a in arrays if isinstance(a, CupyArray))
+        try:
+            with module.cuda.Device(index):
+                out = fn(*args, **meta)
+        except module.cuda.runtime.CUDARuntimeError as error:
+            raise DeviceError(f"cuda:{index} cannot be used: {error}") from error
+        used.add(index)
+        return out
+
+    return kernel
+
+
+def memory() -> dict[str, Any] | None:
+    """Bytes of CuPy's pool by device: in use by arrays (``live``), kept for reuse (``cached``), and the pool's limit, 0 for
+    none. ``None`` as long as no device was used.
+    """
+    if not used:
+        return None
+    module = cupy()
+    pool = module.get_default_memory_pool()
+    said = {}
+    for index in sorted(used):
+        with module.cuda.Device(index):
+            said[f"cuda:{index}"] = {
+                "live": pool.used_bytes(),
+                "cached": pool.free_bytes(),
+                "limit": pool.get_limit(),
+            }
+    return said
+
+
+def synchronize(index: int | None = None) -> None:
+    """Wait until everything that was asked of a device is done: of all devices used unless one is named."""
+    for at in sorted(used) if index is None else [index]:
+        cupy().cuda.Device(at).synchronize()

@@ -266,8 +266,7 @@ class Kernels(Windows):
     def pow(self, x1: Any, x2: Any) -> Array:
         if x2.__class__ is int and x1.dtype.kind in "fc" and x2 in (2, 3):
             return x1 * x1 if x2 == 2 else x1 * x1 * x1
-        kinds = [v.dtype.kind if isinstance(v, self.xp.ndarray) else "iifc"[_rank(v)] for v in (x1, x2)]
-        if kinds[0] in "iu" and kinds[1] == "i" and bool(x2.min() < 0 if hasattr(x2, "min") and x2.size else _below(x2)):
+        if _kind(x1) in "iu" and _kind(x2) == "i" and bool((x2 < 0).any() if hasattr(x2, "any") else x2 < 0):
             raise ArgumentError("pow: integers to a negative power are no integers; convert to a floating dtype first")
         return self.xp.power(x1, x2)
 
@@ -366,31 +365,39 @@ class Kernels(Windows):
         return out
 
     def cross_entropy(self, logits: Array, labels: Array) -> Array:
-        if labels.dtype.kind not in "iu":
-            raise DTypeError(f"cross_entropy: labels must be integers, not {labels.dtype}")
         if logits.ndim != 2 or labels.shape != logits.shape[:1]:
             raise ValueError("shapes")  # the operator's shape rule words it
         work = logits.astype(np.float32) if _half(logits) else logits
-        chosen = self.pick(self.log_softmax(work, axis=1), labels)
-        if not chosen.size:
-            return self.xp.full((), np.nan, logits.dtype)
-        return self.xp.asarray(-self.xp.sum(chosen) / chosen.size).astype(logits.dtype)
+        return self.nll_loss(self.log_softmax(work, axis=1), labels).astype(logits.dtype)
 
-    def cross_entropy_back(self, logits: Array, labels: Array) -> Array:
-        out = self.softmax(logits, axis=1)
-        rows = logits.shape[0]
-        if rows:
-            out[self.xp.arange(rows), _positions(labels, logits.shape[1], "labels", 0)] -= out.dtype.type(1)
-            out /= out.dtype.type(rows)
+    def nll_loss(self, x: Array, labels: Array) -> Array:
+        chosen = self.pick(x, labels)
+        if not chosen.size:
+            return self.xp.full((), np.nan, x.dtype)
+        work = chosen.astype(np.float32) if _half(x) else chosen
+        return self.xp.asarray(self.xp.sum(work) / -chosen.size).astype(x.dtype)
+
+    def nll_loss_back(self, g: Array, labels: Array, *, shape: Shape) -> Array:
+        out = self.xp.zeros(shape, g.dtype)
+        if shape[0]:
+            at = _positions(labels, shape[1], "labels", 0)
+            out[self.xp.arange(shape[0]), at] = g / g.dtype.type(-shape[0])
         return out
 
+    def log_softmax_back(self, g: Array, out: Array, *, axis: int) -> Array:
+        if _half(g):
+            return self.log_softmax_back(g.astype(np.float32), out.astype(np.float32), axis=axis).astype(g.dtype)
+        return g - self.xp.exp(out) * self.xp.sum(g, axis=axis, keepdims=True)
 
-def _rank(value: Any) -> int:
-    return (bool, int, float, complex).index(type(value))
+    def matmul_nt(self, x1: Array, x2: Array) -> Array:
+        return self.matmul(x1, x2.swapaxes(-1, -2))
+
+    def matmul_tn(self, x1: Array, x2: Array) -> Array:
+        return self.matmul(x1.swapaxes(-1, -2), x2)
 
 
-def _below(value: Any) -> bool:
-    return isinstance(value, int) and value < 0
+def _kind(value: Any) -> str:
+    return np.asarray(value).dtype.kind if isinstance(value, (bool, int, float, complex)) else str(value.dtype.kind)
 
 
 def _named(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:

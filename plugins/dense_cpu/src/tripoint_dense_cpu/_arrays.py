@@ -484,8 +484,6 @@ def pick_back(g: Array, labels: Array, *, classes: int) -> Array:
 
 def cross_entropy(logits: Array, labels: Array) -> Any:
     """The mean over rows of minus the log of the softmax at the label; of no rows NaN."""
-    if labels.dtype.kind not in "iu":
-        raise DTypeError(f"cross_entropy: labels must be integers, not {labels.dtype}")
     if logits.ndim != 2 or labels.shape != logits.shape[:1]:
         raise ValueError("shapes")  # the operator's shape rule words it
     count, classes = logits.shape
@@ -501,9 +499,11 @@ def cross_entropy(logits: Array, labels: Array) -> Any:
 
 def nll_loss(x: Array, labels: Array) -> Any:
     """Minus the mean at the labels; of no rows NaN."""
-    chosen = pick(x, labels)
-    total = np.add.reduce(chosen, dtype=np.float32 if _wide(x) else None)
-    return np.asarray(-total / len(chosen) if len(chosen) else np.nan, dtype=x.dtype)
+    rows, classes = x.shape
+    chosen = x[np.arange(rows), _positions(labels, classes, "labels", 0)]
+    if _wide(x):
+        chosen = chosen.astype(np.float32)
+    return np.asarray(np.add.reduce(chosen) / -rows if rows else np.nan, dtype=x.dtype)
 
 
 def nll_loss_back(g: Array, labels: Array, *, shape: Shape) -> Array:

@@ -77,6 +77,9 @@ backend.kernels(
     permute_dims=_kernels.permute_dims,
     matrix_transpose=_kernels.matrix_transpose,
     getitem=_kernels.getitem,
+    expand_dims=_kernels.expand_dims,
+    squeeze=_kernels.squeeze,
+    flip=_kernels.flip,
     to_text=_kernels.to_text,
 )
 for _one in (qint8, quint8):
@@ -88,6 +91,9 @@ for _one in (qint8, quint8):
     backend.derivative("permute_dims", args=(_one,), x=_ops.permute_back)
     backend.derivative("matrix_transpose", args=(_one,), x=lambda g: tp.matrix_transpose(g))
     backend.derivative("getitem", args=(_one,), x=_ops.getitem_back)
+    backend.derivative("expand_dims", args=(_one,), x=lambda g, x_shape: tp.reshape(g, x_shape))
+    backend.derivative("squeeze", args=(_one,), x=lambda g, x_shape: tp.reshape(g, x_shape))
+    backend.derivative("flip", args=(_one,), x=lambda g, axis: tp.flip(g, axis=axis))
     # float32 with quantized weights: the floats are quantized per call. Shapes are checked before, by the operator's rule.
     for _args, _mixed in (
         ((_FLOAT, _one), _products.matmul_float_quantized),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tripoint.errors import ArgumentError, DTypeError, ScalarRangeError, ShapeError, TripointError
+from tripoint.errors import ArgumentError, DTypeError, ScalarRangeError, ShapeError, TripointError, shown
 from tripoint.plugin import DType, Tensor
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -146,7 +146,9 @@ def make(scale: Any, zero_point: Any, dtype: DType, axis: int | None) -> Affine:
 def _numbers(value: Any, name: str, axis: int | None) -> Array:
     """A number, or where channels are allowed a sequence of them, as an array of objects or numbers."""
     found = np.asarray(value.tolist() if isinstance(value, Tensor) else value)
-    if found.size and found.dtype.kind not in "iuf":
+    # Integers of more than 64 bits are objects to NumPy; what is wrong with them is their size.
+    whole = found.dtype.kind == "O" and all(type(v) is int for v in found.flat)
+    if found.size and found.dtype.kind not in "iuf" and not whole:
         raise ArgumentError(f"{name} must be a real number{' or one per channel' * (axis is not None)}, not {value!r}")
     if found.ndim > (axis is not None):
         hint = "; axis= says along which axis channels lie" if axis is None else ""
@@ -160,10 +162,10 @@ def _where(channel: int, axis: int | None) -> str:
 
 def _check_scale(value: float, where: str) -> None:
     with np.errstate(all="ignore"):
-        kept = float(np.float32(value))
+        kept = float(np.float32(value)) if abs(value) < 1e39 else math.inf
     if not (math.isfinite(kept) and kept > 0):
-        why = " (as float32)" if math.isfinite(value) and value > 0 else ""
-        raise QuantizerError(f"the scale{where} is {value!r}{why}; scales must be finite and above 0")
+        why = " (as float32)" if 0 < value < math.inf else ""
+        raise QuantizerError(f"the scale{where} is {shown(value)}{why}; scales must be finite and above 0")
 
 
 def _check_zero_point(value: Any, dtype: DType, where: str) -> None:
@@ -173,4 +175,4 @@ def _check_zero_point(value: Any, dtype: DType, where: str) -> None:
             f"the zero point{where} is {value!r}; zero points are integers in {low}..{high} for {dtype}"
         )
     if not low <= value <= high:
-        raise ScalarRangeError(f"the zero point{where} is {value}; for {dtype} it must lie in {low}..{high}")
+        raise ScalarRangeError(f"the zero point{where} is {shown(value)}; for {dtype} it must lie in {low}..{high}")

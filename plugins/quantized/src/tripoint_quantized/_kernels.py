@@ -161,3 +161,18 @@ def getitem(q: Quantized, *, key: tuple[Any, ...]) -> Quantized:
         made += k is None or k.__class__ is slice
     axis = made if k.__class__ is slice else None
     return Quantized(ints, Affine(np.array(old.scales[k]), np.array(old.zero_points[k]), old.dtype, axis))
+
+
+def expand_dims(q: Quantized, *, axis: Shape) -> Quantized:
+    """Axes of size 1 inserted."""
+    return getitem(q, key=tuple(None if i in axis else slice(None) for i in range(q.ints.ndim + len(axis))))
+
+
+def squeeze(q: Quantized, *, axis: Shape) -> Quantized:
+    """Axes of size 1 left out."""
+    return getitem(q, key=tuple(0 if i in axis else slice(None) for i in range(q.ints.ndim)))
+
+
+def flip(q: Quantized, *, axis: Shape) -> Quantized:
+    """Elements in reverse order along axes, channels with theirs."""
+    return getitem(q, key=tuple(slice(None, None, -1 if i in axis else 1) for i in range(q.ints.ndim)))

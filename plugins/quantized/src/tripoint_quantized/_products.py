@@ -31,7 +31,7 @@ def observed(x: Array) -> Affine:
     low, high = min(low, 0.0), max(high, 0.0)
     step = (high - low) / 255
     scale = np.float32(step) if step else np.float32(1)
-    if scale < step:  # rounded up, lest the ends lie outside of the range; matters among subnormal numbers
+    if float(scale) < step:  # rounded up, lest the ends lie outside of the range; matters among subnormal numbers
         scale = np.nextafter(scale, np.float32(np.inf))
     zero_point = round(-128 - low / float(scale))
     return Affine(np.array(scale), np.array(zero_point, np.int32), qint8, None)
