@@ -450,3 +450,5 @@ def test_operators_say_what_they_are() -> None:
     with pytest.raises(RegistrationError, match="no Tripoint operator"):
         row_of(print)
     assert set(tp.plugin.minimal()) >= {"full", "ones", "add", "sum", "reshape", "broadcast_to", "astype", "copy"}
+    assert tp.plugin.operators()["add"] is tp.add
+    assert row_of(tp.plugin.operators()["conv2d_weight"]).name == "conv2d_weight"

@@ -138,6 +138,7 @@ def test_windows_losses_and_normalisation() -> None:
     assert tp.softmax(x, axis=1).shape == x.shape
     assert nn.cross_entropy(_of(5, 3), _of(5, dtype="int64")).shape == ()
     assert nn.linear(_of(5, 3), _of(7, 3), _of(7)).shape == (5, 7)
+    assert nn.linear(_of(2, 5, 3), _of(7, 3)).shape == (2, 5, 7)
     for bad in (
         lambda: nn.conv2d(x, _of(4, 5, 3, 3)),
         lambda: nn.max_pool2d(x, kernel_size=20),

@@ -169,20 +169,16 @@ class Kernel:
 def keyword_names(fn: Callable[..., Any]) -> tuple[str, ...] | None:
     """Names of keyword-only parameters, or ``None`` for functions that do not tell (built-in ones).
 
-    A function that was decorated by ``functools.wraps`` has the parameters of the one that it wraps.
+    A wrapper that passes all keywords on, and names what it wraps as ``functools.wraps`` does, takes those of that.
     """
-    code = getattr(inspected(fn), "__code__", None)
+    code = getattr(fn, "__code__", None)
+    inner = getattr(fn, "__wrapped__", None)
+    if code is not None and code.co_flags & 0x08 and inner is not None:
+        return keyword_names(inner)
     if code is None:
         return None
     start = code.co_argcount
     return tuple(code.co_varnames[start : start + code.co_kwonlyargcount])
-
-
-def inspected(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The function whose signature ``fn`` has: what ``functools.wraps`` says that it wraps, or itself."""
-    while (inner := getattr(fn, "__wrapped__", None)) is not None:
-        fn = inner
-    return fn
 
 
 def validate(row: Row, kernel: Kernel) -> None:
@@ -196,13 +192,12 @@ def validate(row: Row, kernel: Kernel) -> None:
             f"{kernel.origin}: args= has {len(kernel.args)} patterns; {row.signature()} dispatches on {row.arity} "
             f"arguments ({', '.join([p.name for p in row.operands] + ['target'] * bool(row.target))})"
         )
-    fn = inspected(kernel.fn)
-    code = getattr(fn, "__code__", None)
+    code = getattr(kernel.fn, "__code__", None)
     if code is None:
         return
     need = len(row.operands)
-    most = code.co_argcount - (getattr(fn, "__self__", None) is not None)
-    least = most - len(getattr(fn, "__defaults__", None) or ())
+    most = code.co_argcount - (getattr(kernel.fn, "__self__", None) is not None)
+    least = most - len(getattr(kernel.fn, "__defaults__", None) or ())
     if (most < need and not code.co_flags & 0x04) or least > need:
         raise RegistrationError(
             f"{kernel.origin}: takes {most} positional arguments; {row.signature()} gives {need}: "
@@ -210,10 +205,10 @@ def validate(row: Row, kernel: Kernel) -> None:
         )
     if code.co_flags & 0x08:
         return
-    takes = set(keyword_names(fn) or ())
+    takes = set(keyword_names(kernel.fn) or ())
     gives = {p.name for p in row.metas} - set(row.keyed)
     missing = sorted(gives - takes)
-    required = takes - set(getattr(fn, "__kwdefaults__", None) or ())
+    required = takes - set(getattr(kernel.fn, "__kwdefaults__", None) or ())
     surplus = sorted(required - gives - {"target", "spec"})
     if missing or surplus:
         word = f"does not take the metadata {', '.join(missing)}" if missing else f"wants {', '.join(surplus)}"

@@ -17,53 +17,7 @@ import pytest
 
 from tripoint_cuda_cupy import _driver
 
-STAND_IN = """
-import numpy as np
-
-__version__ = "0.stand-in"
-log = []
-
-class ndarray:
-    def __init__(self, host, index):
-        self.host, self.device = host, cuda.Device(index)
-        self.shape, self.dtype, self.nbytes, self.itemsize = host.shape, host.dtype, host.nbytes, host.itemsize
-        self.strides = host.strides
-        self.data = type("Pointer", (), {"ptr": host.__array_interface__["data"][0]})
-
-def array(x):
-    if x.dtype.name == "bfloat16":
-        raise ValueError("Unsupported type bfloat16")
-    return ndarray(np.array(x, order="C"), cuda.current)
-
-def asnumpy(x, blocking):
-    if not blocking or cuda.current != x.device.index:
-        raise AssertionError("read on another device, or before it is complete")
-    return x.host.copy()
-
-def may_share_memory(a, b):
-    return np.may_share_memory(a.host, b.host)
-
-class cuda:
-    current = 0
-    class runtime:
-        class CUDARuntimeError(RuntimeError):
-            pass
-        @staticmethod
-        def getDevice():
-            return cuda.current
-        @staticmethod
-        def getDeviceCount():
-            return 2
-    class Device:
-        def __init__(self, index):
-            self.index = index
-        def __enter__(self):
-            if self.index >= 2:
-                raise cuda.runtime.CUDARuntimeError("cudaErrorInvalidDevice: invalid device ordinal")
-            self.before, cuda.current = cuda.current, self.index
-        def __exit__(self, *error):
-            cuda.current = self.before
-"""
+STAND_IN = Path(__file__).with_name("stand_in_cupy.py").read_text(encoding="utf-8")
 ABSENT = 'raise ModuleNotFoundError("No module named \'cupy\'", name="cupy")'
 BROKEN = 'raise ImportError("libcudart.so.12: cannot open shared object file")'
 
@@ -205,3 +159,87 @@ print(x.grad.device, x.grad.sum().item())
     assert lines[3].startswith("DeviceError cuda:2 cannot be used: cudaErrorInvalidDevice")
     assert lines[4].startswith("DTypeError CuPy holds no bfloat16 tensors")
     assert lines[5] == "cpu 24.0"
+
+
+def test_a_network_learns_on_the_second_device_while_the_first_is_current(tmp_path: Path) -> None:
+    program = """
+import sys
+import numpy as np, tripoint as tp
+if "cupy" in sys.modules: raise SystemExit("imported too early")
+random = np.random.default_rng(0)
+shapes = (8, 1, 3, 3), (8,), (5, 8 * 9), (5,)
+start = [random.standard_normal(s).astype(np.float32) / 4 for s in shapes]
+images, labels = random.standard_normal((12, 1, 6, 6)).astype(np.float32), random.integers(0, 5, 12)
+
+def train(device):
+    kernel, shift, weight, bias = (tp.asarray(p).to(device).copy().requires_grad_() for p in start)
+    x, y = tp.asarray(images).to(device), tp.asarray(labels).to(device)
+    losses = []
+    for _ in range(4):
+        h = tp.nn.max_pool2d(tp.nn.relu(tp.nn.conv2d(x, kernel, shift, padding=1)), kernel_size=2)
+        loss = tp.nn.cross_entropy(tp.nn.linear(tp.flatten(h, 1), weight, bias), y)
+        loss.backward()
+        losses.append(float(loss))
+        with tp.no_grad():
+            for p in (kernel, shift, weight, bias):
+                p -= 0.1 * p.grad
+                p.grad = None
+    return losses, kernel
+
+losses, _ = train("cpu")
+if "cupy" in sys.modules: raise SystemExit("imported too early")
+again, kernel = train("cuda:1")
+np.testing.assert_allclose(again, losses, rtol=1e-5)
+print(losses[-1] < losses[0], kernel.device, tp.argmax(kernel.to("cpu"), axis=None).shape)
+import cupy, tripoint_cuda_cupy
+print(cupy.cuda.current, tripoint_cuda_cupy.backend.tripoint_memory_stats())
+tripoint_cuda_cupy.synchronize()
+tripoint_cuda_cupy.synchronize(0)
+print(cupy.cuda.waited)
+"""
+    assert python(program, tmp_path, STAND_IN).splitlines() == [
+        "True cuda:1 ()",
+        "0 {'cuda:1': {'live': 101, 'cached': 20, 'limit': 0}}",
+        "[1, 0]",
+    ]
+
+
+def test_what_is_refused_with_the_stand_in(tmp_path: Path) -> None:
+    program = """
+import tripoint as tp
+a, b, host = tp.ones((2,), device="cuda:0"), tp.ones((2,), device="cuda:1"), tp.ones((2,))
+for ask in (
+    lambda: a + b, lambda: a.__iadd__(b), lambda: a + host, lambda: a.__setitem__(0, b[0]), lambda: tp.concat([a, b]),
+    lambda: a.numpy(), lambda: tp.zeros((2,), dtype=tp.bfloat16, device="cuda"), lambda: tp.ones((2,), device="cuda:7"),
+    lambda: tp.broadcast_to(a, (3, 2)).__iadd__(1), lambda: tp.asarray([1.0], device="cuda", copy=False),
+):
+    try:
+        raise SystemExit(f"not refused: {ask()}")
+    except tp.errors.TripointError as error:
+        print(type(error).__name__, error)
+print(a.tolist(), b.to("cpu").tolist(), repr(a))
+"""
+    lines = python(program, tmp_path, STAND_IN).splitlines()
+    for line, operands in zip(lines[:2], [("x1", "x2")] * 2, strict=True):
+        assert line.startswith("DeviceError")
+        assert f"argument {operands[0]}: cuda:0, argument {operands[1]}: cuda:1" in line
+    assert "argument x1: cuda:0, argument x2: cpu" in lines[2]
+    assert [line.split()[0] for line in lines if "Error" in line.split()[0]] == [
+        "DeviceError",
+        "DeviceError",
+        "DeviceError",
+        "DeviceError",
+        "DeviceError",
+        "NoKernelError",
+        "DTypeError",
+        "DeviceError",
+        "ReadOnlyError",
+        "AliasError",
+    ]
+    assert lines[-1] == "[1.0, 1.0] [1.0, 1.0] tensor([1., 1.], dtype=float32, device=cuda:0)"
+
+
+def test_memory_is_not_counted_before_a_device_is_used() -> None:
+    program = "import sys, tripoint_cuda_cupy as t; print(t.backend.tripoint_memory_stats(), 'cupy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "None False\n", done.stderr

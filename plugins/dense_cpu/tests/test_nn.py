@@ -291,6 +291,7 @@ def test_refusals():
         ),
         (lambda: nn.linear(x, tp.ones((3,))), ArgumentError, r"\(3,\)"),
         (lambda: nn.linear(x, tp.ones((4, 2))), ShapeError, "3 and 2"),
+        (lambda: nn.linear(x, tp.ones((4, 3)), tp.ones((1,))), ShapeError, r"bias has shape \(1,\); .* needs \(4,\)"),
     ]:
         with pytest.raises(kind, match=words):
             call()

@@ -120,8 +120,11 @@ def test_zero_points_must_be_integers_in_range():
         low, high = RANGES[dtype]
         with pytest.raises(ScalarRangeError, match=rf"zero point is {bad}; for {dtype} .*{low}\.\.{high}"):
             tp.affine(1.0, bad, dtype)
-    with pytest.raises(ScalarRangeError, match="zero point of channel 2 is 300"):
+    with pytest.raises(ScalarRangeError, match=r"zero point of channel 2 is 300; for qint8 it must lie in -128\.\.127"):
         tp.affine([1.0] * 3, [0, 1, 300], axis=0)
+    with pytest.raises(ScalarRangeError, match=f"zero point is {10**30}; for qint8"):
+        tp.affine(1.0, 10**30)
+    assert tp.affine(10**30).scale == float(np.float32(1e30))
     with pytest.raises(ArgumentError, match=r"zero point is 1\.5"):
         tp.affine(1.0, 1.5)
     for bad in ("3", True, None, 1j):

@@ -9,6 +9,7 @@ import pytest
 
 import tripoint as tp
 from tripoint.plugin import payload
+from tripoint.schema import rows
 
 
 def dense(s: tp.Tensor) -> np.ndarray:
@@ -50,6 +51,23 @@ CASES = {
 
 CASES["sparse product"] = ((3, 4), (4, 5), lambda w, x: (w @ (w.T * 2.0)) @ x[:3])
 CASES["cancelled"] = ((3, 4), (3, 3), lambda w, x: (w @ w.T - w @ w.T) * x)
+
+
+CASES.update(
+    {
+        "rows": ((4, 5), (2, 5), lambda w, x: w[1:3] * x),
+        "one row": ((4, 5), (5,), lambda w, x: w[2] * x + w[-1] * x),
+        "backwards": ((4, 5), (2, 3), lambda w, x: w[::-2, ::2] * x),
+        "one element": ((4, 5), (1,), lambda w, x: w[1, 2:3] * x),
+        "new axis": ((4, 5), (4, 1, 5), lambda w, x: w[:, None] * x),
+        "taken": ((4, 5), (3, 5), lambda w, x: w[[2, 0, 2]] * x),
+        "taken columns": ((4, 5), (4, 2, 2), lambda w, x: tp.take(w, tp.asarray([[0, -1], [0, 3]]), axis=1) * x),
+        "relu": ((3, 4), (4, 2), lambda w, x: tp.nn.relu(w) @ x),
+        "sine": ((3, 4), (4, 2), lambda w, x: tp.sin(tp.tanh(w)) @ x),
+        "sign": ((3, 4), (4, 2), lambda w, x: (tp.sign(w) * w) @ x),
+        "mean": ((3, 4), (3,), lambda w, x: tp.mean(w, axis=1) * x),
+    }
+)
 
 
 def run(fn, a, b, layout):
@@ -131,6 +149,40 @@ def test_gradients_of_a_tensor_used_on_two_patterns():
     assert w.grad.indices.tolist() == [[0, 2]]
     (w * other).sum().backward()
     assert w.grad.values.tolist() == [1.0, 6.0]
+
+
+def test_every_zero_preserving_operator_has_the_dense_slope():
+    a = np.array([[0.0, 0.4, -0.7], [1.3, 0.0, 0.0]])
+    for name, row in list(rows.items()):
+        if not (row.zero_preserving and len(row.params) == 1 and row.package == "tripoint"):
+            continue
+        found = []
+        for layout in ("sparse_coo", "strided"):
+            w = tp.asarray(a).to(layout=layout).requires_grad_()
+            out = row.call(w)
+            out = out if layout == "strided" else out.to(layout="strided")
+            (out * tp.asarray(noise((2, 3)))).sum().backward()
+            found.append(np.zeros((2, 3)) if w.grad is None else dense(w.grad))
+        np.testing.assert_allclose(found[0], np.where(a != 0, found[1], 0), rtol=1e-12, err_msg=name)
+
+
+def test_slopes_on_duplicates_are_those_of_their_sum():
+    w = tp.sparse.coo([[1, 0, 1]], [1.0, 2.0, 3.0], (3,)).requires_grad_()
+    tp.sin(w).sum().backward()
+    np.testing.assert_allclose(w.grad.to(layout="strided").numpy(), [np.cos(2), np.cos(4), 0], rtol=1e-6)
+
+
+def test_a_row_of_a_large_matrix_has_a_small_gradient():
+    n = 100_000
+    w = tp.sparse.coo([[3, 3, 7], [1, 99_999, 5]], [1.0, 2.0, 3.0], (n, n)).requires_grad_()
+    tracemalloc.start()
+    try:
+        (tp.square(w[3]).sum() + w[[7, 7, 0]].sum()).backward()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert w.grad.values.tolist() == [2.0, 4.0, 2.0]
+    assert peak < 4 * 2**20
 
 
 def test_a_leaf_with_duplicates_has_a_canonical_gradient():

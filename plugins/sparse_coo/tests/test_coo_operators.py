@@ -9,9 +9,10 @@ import pytest
 import scipy.sparse
 
 import tripoint as tp
-from tripoint.errors import LayoutError, NoKernelError, ShapeError
-from tripoint.plugin import payload
-from tripoint_sparse_coo._coo import is_canonical
+from tripoint.errors import DTypeError, IndexingError, LayoutError, NoKernelError, ShapeError
+from tripoint.plugin import Pattern, Registry, payload, primitive, resolve
+from tripoint.schema import rows
+from tripoint_sparse_coo._coo import COO, is_canonical
 
 REAL = [tp.int8, tp.uint8, tp.int32, tp.int64, tp.uint64, tp.float16, tp.bfloat16, tp.float32, tp.float64]
 
@@ -173,10 +174,57 @@ def test_unsigned_difference_wraps_as_dense_does():
     assert dense(x - y).tolist() == [255, 253]
 
 
+ZERO_PRESERVING = sorted(
+    name for name, row in rows.items() if row.zero_preserving and len(row.params) == 1 and row.package == "tripoint"
+)
+
+
+@pytest.mark.parametrize("name", ZERO_PRESERVING)
+@pytest.mark.parametrize("dtype", [tp.float32, tp.float16, tp.bfloat16, tp.int32, tp.bool, tp.complex64], ids=str)
+def test_zero_preserving_operators_are_those_of_the_dense_tensor(name, dtype):
+    fn = rows[name].call
+    s = messy((3, 4), 5)[0].to(dtype=dtype)
+    try:
+        want = fn(s.to(layout="strided"))
+    except DTypeError:
+        with pytest.raises(DTypeError):
+            fn(s)
+        return
+    out = fn(s)
+    assert (out.layout.name, out.dtype) == ("sparse_coo", want.dtype)
+    np.testing.assert_array_equal(
+        out.to(layout="strided", dtype=tp.complex128).numpy(), want.to(dtype=tp.complex128).numpy()
+    )
+    label = resolve(fn, s).label()
+    assert label == "tripoint-sparse-coo:" + ("negative" if name == "negative" else f"{name}_on_stored")
+
+
+def test_the_table_of_zero_preserving_operators():
+    assert {"negative", "abs", "sign", "square", "sqrt", "tanh", "sin", "relu"} <= set(ZERO_PRESERVING)
+
+
+def test_an_operator_of_a_stranger_computes_on_sparse_tensors_too():
+    @primitive(
+        namespace="coo_test",
+        dtype=rows["tanh"].dtype,
+        shape=rows["tanh"].shape,
+        kind="elementwise",
+        zero_preserving=True,
+    )
+    def cube(x: tp.Tensor, /) -> tp.Tensor:
+        raise NotImplementedError
+
+    registry = Registry()
+    registry.kernel("coo_test::cube", lambda x: x * x * x, every=Pattern("cpu", "strided"))
+    registry.commit()
+    s = tp.sparse.coo([[1, 1]], [1.0, 1.0], (3,))
+    assert dense(cube(s)).tolist() == [0.0, 8.0, 0.0]
+    assert cube(s).nnz == 1
+
+
 def test_unary_on_duplicates():
-    s, a = messy((3, 4), 5)
-    for fn, ref in ((tp.negative, np.negative), (tp.abs, np.abs), (tp.sign, np.sign), (tp.square, np.square)):
-        np.testing.assert_array_equal(dense(fn(s)), ref(a))
+    s, _ = messy((3, 4), 5)
+    assert (-s).nnz == s.nnz
     b = tp.sparse.coo([[0, 0]], [True, True], (2,))
     assert dense(b).tolist() == [True, False]
     assert b.sum().item() == 1
@@ -194,6 +242,104 @@ def test_sum(axis, keepdims):
     assert empty.tolist() == [0.0, 0.0]
 
 
+# B14 ------------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_stored_counts_as_zero():
+    s = tp.sparse.coo([[1]], [5.0], (3,))
+    assert (tp.min(s).item(), tp.max(s).item()) == (0.0, 5.0)
+    assert tp.mean(s).item() == pytest.approx(5 / 3)
+    assert (tp.max(-s).item(), tp.min(-s).item()) == (0.0, -5.0)
+    full = tp.sparse.coo([[0, 1]], [-1.0, -2.0], (2,))
+    assert (tp.max(full).item(), tp.min(full).item()) == (-1.0, -2.0)
+    assert np.isnan(tp.max(tp.sparse.coo([[1]], [float("nan")], (3,))).item())
+    assert tp.min(tp.sparse.coo([[1, 1]], [-4.0, 3.0], (1 << 62,))).item() == -1.0
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, -1, (0, 2), (1,), (0, 1, 2), ()])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8, np.uint64])
+def test_max_min_mean(axis, dtype):
+    s, a = messy((2, 3, 4), 6, 30, dtype=np.float64)
+    a, s = abs(a).astype(dtype), abs(s).to(dtype=np.dtype(dtype).name)
+    if dtype != np.uint64:
+        s, a = s - (s * 2).to(dtype=s.dtype) * tp.asarray([1, 0, 1, 0]).to(dtype=s.dtype), a - a * [2, 0, 2, 0]
+        a = a.astype(dtype)
+    for keepdims in (False, True):
+        for name in ("max", "min"):
+            out = getattr(tp, name)(s, axis=axis, keepdims=keepdims)
+            assert (out.layout.name, out.dtype) == ("strided", s.dtype)
+            np.testing.assert_array_equal(out.numpy(), getattr(a, name)(axis=axis, keepdims=keepdims))
+        out = tp.mean(s, axis=axis, keepdims=keepdims).to(layout="strided")
+        np.testing.assert_allclose(out.numpy(), a.mean(axis=axis, keepdims=keepdims), rtol=1e-6)
+
+
+def test_extremes_of_other_dtypes_and_of_nothing():
+    for dtype in (tp.bool, tp.bfloat16, tp.float16):
+        s = tp.asarray([[0, 1], [1, 1]]).to(dtype=dtype).to(layout="sparse_coo")
+        assert (tp.max(s, axis=0).tolist(), tp.min(s, axis=0).tolist()) == ([1, 1], [0, 1])
+    empty = tp.zeros((2, 0, 3), layout="sparse_coo")
+    with pytest.raises(ShapeError, match="of nothing"):
+        tp.max(empty)
+    assert tp.max(empty, axis=0).shape == (0, 3)
+    with pytest.raises(DTypeError, match="complex64"):
+        tp.min(tp.zeros(3, layout="sparse_coo", dtype=tp.complex64))
+
+
+# B13 ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("canonical", [True, False])
+def test_basic_indexing(canonical):
+    s, a = messy((4, 5, 3), 3, 40)
+    s = tp.sparse.coalesce(s) if canonical else s
+    for k in (
+        0, -1, slice(1, 3), slice(None, None, -2), slice(3, 0, -1), slice(2, 2), slice(10, None), slice(-3, None, 2), ...,
+        (), None, (1, 2), (1, 2, 0), (..., 0), (None, 2), (slice(3, 0, -1), None, slice(1, 4), 2), (slice(None), 1),
+        (slice(None), slice(4, None, -3), slice(None, None, -1)), (slice(None), slice(None), None), (-1, ..., -1),
+    ):  # fmt: skip
+        out = s[k]
+        assert (out.layout.name, out.shape) == ("sparse_coo", a[k].shape), k
+        assert out.is_canonical == is_canonical(payload(out).indices)
+        np.testing.assert_array_equal(dense(out), a[k], str(k))
+    assert s[1:3].is_canonical or not canonical
+    huge = tp.sparse.coo([[5], [2**62]], [7.0], (2**62, 2**63 - 1))
+    assert huge[5][2**62].tolist() == 7.0
+    assert huge[4:6, 2**61 :: 2**61].indices.tolist() == [[1], [1]]
+
+
+@pytest.mark.parametrize("canonical", [True, False])
+def test_one_integer_array(canonical):
+    s, a = messy((4, 5, 3), 3, 40)
+    s = tp.sparse.coalesce(s) if canonical else s
+    np.testing.assert_array_equal(dense(s[[0, 2]]), a[[0, 2]])
+    np.testing.assert_array_equal(dense(s[:, [4, 0, 0]]), a[:, [4, 0, 0]])
+    np.testing.assert_array_equal(dense(s[..., [-1, 1]]), a[..., [-1, 1]])
+    np.testing.assert_array_equal(dense(s[np.array([3, 3])]), a[[3, 3]])
+    for where in (0, [], [[1, -1], [3, 3]], [[[0]], [[2]]], np.zeros((2, 0), int), np.array([2, 1], np.uint8)):
+        for axis in (0, 1, 2):
+            w = tp.asarray(where) if np.size(where) else tp.asarray(where, dtype=tp.int64)
+            picked = w % a.shape[axis] if np.size(where) else w
+            out = tp.take(s, picked, axis=axis)
+            want = np.take(a, picked.numpy(), axis)
+            assert out.shape == want.shape
+            np.testing.assert_array_equal(dense(out), want)
+
+
+def test_indexing_refuses():
+    s, _ = messy((3, 4), 0)
+    for fn, words in (
+        (lambda: s[3], "index 3 is out of range for axis 0"),
+        (lambda: s[0, 0, 0], "3 indices"),
+        (lambda: s[[0, 3]], r"take along axis 0: 3 is out of range; positions lie in -3\.\.2"),
+        (lambda: s[:, [-5]], "take along axis 1: -5 is out of range"),
+        (lambda: tp.take(s, tp.asarray([0.5]), axis=0), "must be integers, not float32"),
+    ):
+        with pytest.raises(IndexingError, match=words):
+            fn()
+    with pytest.raises(LayoutError):
+        s[0] = 1.0
+
+
 def test_permute_dims():
     s, a = messy((2, 3, 4), 7)
     np.testing.assert_array_equal(dense(tp.permute_dims(s, (2, 0, 1))), a.transpose(2, 0, 1))
@@ -208,10 +354,20 @@ def test_permute_dims():
 
 def test_what_would_be_dense_is_refused():
     s = tp.sparse.coo([[0], [1]], [1.0], (100_000, 100_000))
-    for fn in (tp.exp, tp.cos, lambda x: x / 2.0, lambda x: x**0.0, lambda x: tp.equal(x, x)):
-        with pytest.raises(NoKernelError, match="sparse_coo"):
+    for fn in (tp.exp, tp.cos, lambda x: x / 2.0, lambda x: x**0.0):
+        with pytest.raises(
+            NoKernelError, match=r"layout='strided'.* needs 37\.3 GiB and the result, float32 of shape .*37\.3"
+        ):
             fn(s)
-    for fn in (lambda x: x + 1.0, lambda x: tp.ones(100_000) + x, lambda x: x - tp.ones((1, 1))):
+    with pytest.raises(NoKernelError) as caught:
+        tp.exp(s.to(dtype=tp.float64))
+    assert len(str(caught.value).splitlines()) <= 12
+    assert "the result, float64 of shape (100000, 100000), 74.5 GiB" in caught.value.help
+    with pytest.raises(NoKernelError, match=r"bool of shape \(100000, 100000\), 9\.31 GiB"):
+        tp.equal(s, s)
+    with pytest.raises(NoKernelError, match=r"int64 of shape \(100000,\), 781 KiB"):
+        tp.argmax(s, axis=1)
+    for fn in (lambda x: x + 1.0, lambda x: tp.ones(100_000) + x, lambda x: x - tp.ones((1, 1)), tp.softmax):
         with pytest.raises(LayoutError, match=r"\(100000, 100000\), which needs 37.3 GiB.*convert first"):
             fn(s)
 
@@ -219,27 +375,44 @@ def test_what_would_be_dense_is_refused():
 # B8, B18 --------------------------------------------------------------------------------------------------------------
 
 
-def test_flags_hold_in_a_random_program():
+def test_flags_hold_in_a_random_program(monkeypatch):
+    made = []
+
+    def check(self, shape, indices, values, canonical):
+        made.append(canonical)
+        assert canonical == is_canonical(indices) or (not canonical and shape == ()), (shape, indices)
+        assert indices.shape == (len(shape), len(values))
+        assert (indices >= 0).all()
+        assert (indices < np.reshape(shape, (-1, 1))).all()
+        real(self, shape, indices, values, canonical)
+
+    real = COO.__init__
+    monkeypatch.setattr(COO, "__init__", check)
     rng = np.random.default_rng(0)
     d = tp.asarray(rng.integers(-2, 3, (4, 4)).astype(np.float32))
     pool = [messy((4, 4), i) for i in range(4)]
     steps = [
         lambda x, y: x + y, lambda x, y: x - y, lambda x, y: x * y, lambda x, y: x.T, lambda x, y: -x,
         lambda x, y: x * 2.0, lambda x, y: x * d, lambda x, y: tp.abs(x), lambda x, y: tp.sparse.coalesce(x),
-        lambda x, y: x.copy(), lambda x, y: x.to(dtype=tp.float64).to(dtype=tp.float32),
+        lambda x, y: x.copy(), lambda x, y: x.to(dtype=tp.float64).to(dtype=tp.float32), lambda x, y: x[::-1],
+        lambda x, y: x[[2, 0, 0, -1]], lambda x, y: tp.take(y, where, axis=1), lambda x, y: tp.square(tp.nn.relu(x)),
+        lambda x, y: x[:, None, ::-2][:, 0][:, [0, 1, 1, 0]], lambda x, y: (x @ y) * 0.5,
     ]  # fmt: skip
     arrays = [
         lambda x, y: x + y, lambda x, y: x - y, lambda x, y: x * y, lambda x, y: x.T, lambda x, y: -x,
         lambda x, y: x * 2, lambda x, y: x * d.numpy(), lambda x, y: abs(x), lambda x, y: x, lambda x, y: x,
-        lambda x, y: x,
+        lambda x, y: x, lambda x, y: x[::-1], lambda x, y: x[[2, 0, 0, -1]], lambda x, y: y[:, [3, 1, 2, 3]],
+        lambda x, y: np.maximum(x, 0) ** 2, lambda x, y: x[:, ::-2][:, [0, 1, 1, 0]], lambda x, y: x @ y * 0.5,
     ]  # fmt: skip
-    for _ in range(200):
+    where = tp.asarray([3, 1, -2, 3])
+    for _ in range(400):
         op, i, j = rng.integers(len(steps)), rng.integers(4), rng.integers(4)
         s, a = steps[op](pool[i][0], pool[j][0]), arrays[op](pool[i][1], pool[j][1])
         assert s.is_canonical == is_canonical(payload(s).indices)
         np.testing.assert_array_equal(dense(s), a)
-        if abs(a).max() < 1000:
+        if abs(a).max() < 100:
             pool[rng.integers(4)] = (s, a)
+    assert {True, False} <= set(made)
 
 
 def test_operands_are_never_changed():
@@ -251,7 +424,8 @@ def test_operands_are_never_changed():
         lambda: s + t, lambda: s - t, lambda: s * t, lambda: s @ d, lambda: d @ s, lambda: s * d, lambda: s + d,
         lambda: s.sum(), lambda: s.sum(axis=0), lambda: tp.abs(s), lambda: tp.square(s), lambda: s.T, lambda: s.copy(),
         lambda: tp.sparse.coalesce(s), lambda: s.to(layout="strided"), lambda: s.to(dtype=tp.int32), lambda: repr(s),
-        lambda: s.tolist(),
+        lambda: s.tolist(), lambda: tp.max(s), lambda: tp.min(s, axis=0), lambda: tp.mean(s), lambda: s[0],
+        lambda: s[::-1], lambda: s[[0, 0, 2]], lambda: tp.tanh(s), lambda: tp.nn.relu(s),
     ):  # fmt: skip
         fn()
         for x, (indices, values, nnz, flag) in zip((s, t), before, strict=True):

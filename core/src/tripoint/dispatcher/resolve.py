@@ -239,9 +239,11 @@ def _out(row: Row, kernel: Kernel, keys: tuple[Key, ...], result: DType | None) 
             made = made.replace(dtype=result)
         return made.base
     first = tensors[0]
-    if any(k.layout is not first.layout or k.device is not first.device for k in tensors):
+    if any(k.device is not first.device for k in tensors):  # of one type: a pattern names no index
+        raise _several_devices(row, keys)
+    if any(k.layout is not first.layout for k in tensors):
         raise RegistrationError(
-            f"{kernel.origin}: a kernel on several layouts or devices states out=, the point of its result; "
+            f"{kernel.origin}: a kernel on several layouts states out=, the point of its result; "
             f"here it was called on {', '.join(k.name for k in tensors)}"
         )
     if result is None:
@@ -294,6 +296,8 @@ def _inplace(
     if not point.frozen and res.casts[0] is None:
         kernel = choose(row, (x1, *cast[1:]), res.slots, everything)
         if kernel is not None:
+            if any(k.is_tensor and k.device is not x1.device for k in res.keys):
+                raise _several_devices(row, res.keys)
             res.kernel = kernel
             return res
     res.casts = (None,) * len(res.keys)
@@ -404,12 +408,20 @@ def _no_way(source: Key, target: Key) -> Exception:
     )
 
 
+def _named(row: Row, keys: tuple[Key, ...]) -> list[tuple[str, Key]]:
+    return [(row.operands[min(i, len(row.operands) - 1)].name, k) for i, k in enumerate(keys) if k is not ABSENT]
+
+
+def _several_devices(row: Row, keys: tuple[Key, ...]) -> DeviceError:
+    listed = ", ".join(f"argument {n}: {k.device}" for n, k in _named(row, keys) if k.is_tensor)
+    return DeviceError(f"{row.name}: the tensors are on several devices ({listed}); move them with .to(device)")
+
+
 def _missing(row: Row, keys: tuple[Key, ...], target: Key | None, candidates: tuple[Kernel, ...]) -> Exception:
     tensors = [k for k in keys if k.is_tensor]
-    named = [(row.operands[min(i, len(row.operands) - 1)].name, k) for i, k in enumerate(keys) if k is not ABSENT]
+    named = _named(row, keys)
     if len({k.device for k in tensors}) > 1:
-        listed = ", ".join(f"argument {n}: {k.device}" for n, k in named if k.is_tensor)
-        return DeviceError(f"{row.name}: the tensors are on several devices ({listed}); move them with .to(device)")
+        return _several_devices(row, keys)
     for k in tensors:
         if kernels.find_point(k) is None:
             plugin = plugins.broken_provider(k)

@@ -27,6 +27,8 @@ class _OfCupy(type):
 class CupyArray(metaclass=_OfCupy):
     """Stands for ``cupy.ndarray``, so that CuPy need not be imported to name it."""
 
+    device: Any
+
 
 def cupy() -> Any:
     """CuPy itself, imported at first need."""

@@ -102,7 +102,7 @@ def number(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _half(x: Array) -> bool:
-    return x.dtype == np.float16
+    return bool(x.dtype == np.float16)
 
 
 def overlaps_itself(x: Array) -> bool:
@@ -278,9 +278,7 @@ class Kernels(Windows):
 
     def where(self, condition: Array, x1: Any, x2: Any, *, target: Key) -> Array:
         dtype = dtype_of(target.dtype)
-        chosen = [
-            v.astype(dtype, copy=False) if isinstance(v, self.xp.ndarray) else number(v, dtype) for v in (x1, x2)
-        ]
+        chosen = [v.astype(dtype, copy=False) if isinstance(v, self.xp.ndarray) else number(v, dtype) for v in (x1, x2)]
         return self.xp.where(condition, *chosen)
 
     def relu(self, x: Array) -> Array:

@@ -17,8 +17,8 @@ from tripoint_quantized._kernels import Quantized, dequantize, permute_dims, qua
 
 Pair = tuple[int, int]
 
-#: float32 elements of the matrix of windows that a convolution makes at a time; about 2 MiB, to stay in cache.
-BLOCK = 1 << 19
+#: elements of the windows and sums that a convolution makes at a time, to stay in cache and out of page faults.
+BLOCK = 1 << 16
 
 # Activations ---------------------------------------------------------------------------------------------------------
 
@@ -82,12 +82,11 @@ def _exact(a: Array, za: Array, b: Array, zb: Array) -> Array:
     """``(a - za) @ (b - zb)`` in integers; zero points broadcast against (m, 1) and (1, n)."""
     total = _accumulate(a, b)
     za, zb = za.astype(total.dtype), zb.astype(total.dtype)
-    # sum (a - za) (b - zb), multiplied out
+    # sum (a - za) (b - zb), multiplied out; the last two terms are a column, unless zero points differ by column
     if za.any():
         total -= za * b.sum(axis=-2, keepdims=True, dtype=total.dtype)
     if zb.any():
-        total -= zb * a.sum(axis=-1, keepdims=True, dtype=total.dtype)
-        total += a.shape[-1] * za * zb
+        total += zb * (a.shape[-1] * za - a.sum(axis=-1, keepdims=True, dtype=total.dtype))
     return total
 
 
@@ -176,7 +175,7 @@ def conv2d(
     scales, zero_points = own.scales.reshape(column), own.zero_points.reshape(column)
     added = None if bias is None else bias.reshape(groups, rows, 1)
     out = np.empty((n, o, oh, ow), np.float32)
-    step = max(1, BLOCK // max(1, groups * k * pixels))
+    step = max(1, BLOCK // max(1, groups * (k + rows) * pixels))
     for at in range(0, n, step):
         windows = _windows(images, slice(at, at + step), (kh, kw), (oh, ow), stride, padding, dilation)
         m = windows.shape[-3]
