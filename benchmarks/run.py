@@ -67,9 +67,7 @@ def training_step() -> tuple[Callable[[], None], Callable[[], None]]:
     """A multi-layer perceptron 64-32-10 at batch 32: forward, backward and one step of gradient descent."""
     rng = np.random.default_rng(0)
     images, labels = rng.standard_normal((32, 64)).astype("f"), rng.integers(0, 10, 32)
-    weights = [
-        rng.standard_normal(shape).astype("f") * np.float32(0.1) for shape in [(64, 32), (32,), (32, 10), (10,)]
-    ]
+    weights = [rng.standard_normal(shape).astype("f") * np.float32(0.1) for shape in [(64, 32), (32,), (32, 10), (10,)]]
     x, y = tp.asarray(images), tp.asarray(labels)
     p = [tp.asarray(w.copy()).requires_grad_() for w in weights]
     t_x, t_y = torch.from_numpy(images), torch.from_numpy(labels)
@@ -112,7 +110,9 @@ def machine() -> str:
     name = "?"
     info = Path("/proc/cpuinfo")
     if info.exists():
-        name = next((line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line), "?")
+        name = next(
+            (line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line), "?"
+        )
     return f"{os.cpu_count()} cores, {name}, Python {platform.python_version()}, NumPy {np.__version__}, torch {torch.__version__}"
 
 

@@ -760,7 +760,8 @@ def unregister(name: str | None) -> None:
     who = normalise(name) if name else None
     with _commit:
         tables: tuple[dict[str, Any], ...] = (kernels.kernels, kernels.derivatives)
-        for table in tables:
+        # The core's derivatives belong to its operators, which stay, and not to its backend of the device meta.
+        for table in tables if who != "tripoint" else tables[:1]:
             for operator, entries in list(table.items()):
                 kept = tuple(e for e in entries if e.origin.distribution != who)
                 if len(kept) != len(entries):
