@@ -110,10 +110,10 @@ def machine() -> str:
     name = "?"
     info = Path("/proc/cpuinfo")
     if info.exists():
-        name = next(
-            (line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line), "?"
-        )
-    return f"{os.cpu_count()} cores, {name}, Python {platform.python_version()}, NumPy {np.__version__}, torch {torch.__version__}"
+        lines = info.read_text().splitlines()
+        name = next((line.partition(":")[2].strip() for line in lines if "model name" in line), "?")
+    versions = f"Python {platform.python_version()}, NumPy {np.__version__}, torch {torch.__version__}"
+    return f"{os.cpu_count()} cores, {name}, {versions}"
 
 
 def main() -> int:
