@@ -18,14 +18,14 @@ from tripoint.schema import rows
 @pytest.fixture
 def registry_kept() -> Iterator[None]:
     """What the running program registers, declares or prefers during a test is taken back after it."""
-    declared, preferred, floating = dict(rows), list(plugins._preferred), dtypes.Defaults.floating
+    declared, preferred, floating = dict(rows), list(plugins.preferred), dtypes.Defaults.floating
     yield
     plugins.unregister(None)
     for name in set(rows) - set(declared):
         del rows[name]
-    plugins._preferred[:] = preferred
+    plugins.preferred[:] = preferred
     dtypes.Defaults.floating = floating
-    plugins._changed()
+    plugins.changed()
     left = [k for entries in kernels.kernels.values() for k in entries if k.origin.distribution is None]
     if left:
         raise RuntimeError(f"unregister(None) left {left}")

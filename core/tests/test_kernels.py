@@ -389,7 +389,7 @@ def test_unregister_restores_the_tables_exactly() -> None:
             dict(layouts.registered),
             dict(dt.registered),
             dict(plugins.known_devices),
-            list(plugins._announced),
+            list(plugins.announced),
         )
 
     tp.exp(tp.zeros((2,), device="meta"))

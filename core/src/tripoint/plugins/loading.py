@@ -1,0 +1,176 @@
+"""Loading plugins at first need, and containing whatever they raise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tripoint import kernels
+from tripoint.errors import DeviceError, DTypeError, LayoutError, PluginError, RegistrationError, TripointError
+from tripoint.kernels import Origin, Point
+from tripoint.keys import Key
+from tripoint.plugins.discovery import BACKENDS, KERNELS, Plugin, commit_lock, found, install, preferred
+from tripoint.plugins.registry import Registry, known_devices, unregister
+from tripoint.schema import Row
+
+
+def load(plugin: Plugin, group: str = BACKENDS) -> bool:
+    """Load a plugin's entry points of a group unless that was done; contain whatever it raises. True when loaded.
+
+    No lock is held while its code runs: threads that come together each stage, and the first commit counts.
+    """
+    if not plugin.wants(group):
+        return group in plugin.loaded
+    try:
+        entries = plugin.entries[group]
+        targets = {e.value for e in entries}
+        if len(targets) > 1:
+            raise RegistrationError(f"entry points of {group} name different objects: {', '.join(sorted(targets))}")
+        from tripoint import hookspecs
+
+        target = entries[0].load()
+        manager = hookspecs.manager()
+        manager.register(target, name=plugin.name)
+        if not any(c.name == "tripoint_register" for c in manager.get_hookcallers(target) or ()):
+            raise RegistrationError(
+                f"{entries[0].value} is a {type(target).__name__} without tripoint_register(registry)"
+            )
+        registry = Registry(plugin.name, plugin.version, plugin, group)
+        manager.hook.tripoint_register(registry=registry)
+        if group == BACKENDS:
+            plugin.target, plugin.manager = target, manager
+        registry.commit()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit included: a plugin must not end its host
+        with commit_lock:
+            if group not in plugin.loaded and plugin.state != "blocked":
+                plugin.error = error
+                plugin.failed.add(group)
+                if not plugin.loaded:  # what works of it goes on
+                    plugin.state = "broken"
+                    unregister(plugin.name)  # what its modules stated while they were imported
+    return group in plugin.loaded
+
+
+def plugin_of(fn: Callable[..., Any]) -> Plugin | None:
+    """The installed plugin whose package a function comes from, or ``None``: it is the running program's own."""
+    package = (getattr(fn, "__module__", None) or "__main__").partition(".")[0]
+    return next((p for p in found().values() if package in p.packages), None)
+
+
+def guarded(origin: Origin, what: str, fn: Callable[..., Any], *args: Any) -> Any:
+    """What a plugin's function gives.
+
+    Raises:
+        PluginError: it raised; the error names the plugin and is chained to what it raised.
+    """
+    try:
+        return fn(*args)
+    except TripointError:
+        raise
+    except Exception as error:
+        raise PluginError(f"{origin}: {what} raised {type(error).__name__}: {error}") from error
+
+
+def ensure(keys: Iterable[Key]) -> None:
+    """Load every provider of the points of a call, and the kernels that the user preferred."""
+    keys = tuple(k.base for k in keys if k.is_tensor)
+    for plugin in list(found().values()):
+        if plugin.wants(BACKENDS) and plugin.concerns(keys):
+            load(plugin)
+        if plugin.name in preferred and plugin.wants(KERNELS):
+            load(plugin, KERNELS)
+
+
+def participates(origin: Origin, row: Row, keys: tuple[Key, ...]) -> bool:
+    """Whether something of that origin takes part in a call: by owning a point of it, defining the operator, being part
+    of the running program, or having been preferred.
+    """
+    name = origin.distribution
+    if name is None or name == "tripoint" or name in preferred:
+        return True
+    plugin = found().get(name)
+    return plugin is not None and (row.package in plugin.packages or any(plugin.owns(k) for k in keys if k.is_tensor))
+
+
+def preference(origin: Origin) -> int:
+    """How much the user prefers that origin: 0, or more the later the preference was stated."""
+    name = origin.distribution or "__main__"
+    return max((i for i, preferred in enumerate(preferred, 1) if preferred == name), default=0)
+
+
+kernels.takes_part, kernels.preference = participates, preference
+
+
+def broken_provider(key: Key) -> Plugin | None:
+    """A broken or blocked plugin that would provide the point, if there is one."""
+    for plugin in found().values():
+        if plugin.state in ("broken", "blocked") and plugin.owns(key):
+            return plugin
+    return None
+
+
+def unusable(plugin: Plugin, what: str) -> PluginError:
+    """The error of using what a broken or blocked plugin provides, chained to the original."""
+    if plugin.state == "blocked":
+        return PluginError(
+            f"{what} is provided by {plugin.name} {plugin.version}, which is blocked; "
+            f"tripoint.plugins.unblock({plugin.name!r}), or a TRIPOINT_DISABLE without it, lets it load again"
+        )
+    error = plugin.error
+    made = PluginError(
+        f"{what} is provided by {plugin.name} {plugin.version}, which failed to load: {type(error).__name__}: {error}; "
+        f"tripoint.plugins.report() has the traceback, TRIPOINT_DISABLE={plugin.name} silences it"
+    )
+    made.__cause__ = error
+    return made
+
+
+def probe(plugin: Plugin) -> str | None:
+    """Why the hardware of a loaded plugin cannot be used, or ``None``. Asked once."""
+    if not plugin.probed and plugin.manager is not None:
+        try:
+            plugin.reason = plugin.manager.hook.tripoint_probe()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            plugin.reason, plugin.error = f"its probe raised {type(error).__name__}: {error}", error
+        plugin.probed = True
+    return plugin.reason
+
+
+def require(key: Key) -> Point:
+    """The point record of a key about to be used, with its providers loaded and probed.
+
+    Raises:
+        DeviceError: nothing installed provides the device, or its hardware is unusable.
+        LayoutError, DTypeError: nothing provides the layout or dtype there.
+        PluginError: its provider is broken or blocked.
+    """
+    ensure((key,))
+    point = kernels.find_point(key)
+    if point is None:
+        plugin = broken_provider(key.base)
+        if plugin is not None:
+            raise unusable(plugin, f"the point {key.base}")
+        raise _nobody(key.base)
+    name = point.origin.distribution
+    plugin = found().get(name) if name else None
+    reason = probe(plugin) if plugin is not None else point.probe() if point.probe is not None else None
+    if reason is not None:
+        who = f"{plugin.name} {plugin.version}" if plugin is not None else "the running program"
+        raise DeviceError(f"{key.base} is provided by {who}, but cannot be used: {reason}")
+    return point
+
+
+def _nobody(key: Key) -> TripointError:
+    names = [c for p in found().values() if p.state != "blocked" for claim in p.claims for c in claim]
+    device_known = key.device.type in known_devices and any(c.device in ("*", key.device.type) for c in names)
+    device_known |= any(p.pattern.device in ("*", key.device.type) for p in kernels.points)
+    if not device_known:
+        return DeviceError(f"no installed plugin provides the device {str(key.device)!r}{install(key.device.type)}")
+    have = ", ".join(sorted({str(c) for c in names})) or "none"
+    if not key.dtype.is_plain:
+        return DTypeError(f"no installed plugin provides {key}{install(key.dtype.name)}; installed points: {have}")
+    return LayoutError(f"no installed plugin provides {key}{install(key.layout.name)}; installed points: {have}")

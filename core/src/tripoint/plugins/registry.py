@@ -1,0 +1,248 @@
+"""What a plugin registers: staged, checked against the schemas, committed whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tripoint import devices, dtypes, kernels, layouts
+from tripoint.devices import Device
+from tripoint.dtypes import DType, DTypeClass
+from tripoint.errors import RegistrationError
+from tripoint.kernels import Derivative, Kernel, Origin, Pattern, Point
+from tripoint.layouts import Layout
+from tripoint.plugins.discovery import BACKENDS, KERNELS, Claim, Plugin, changed, commit_lock, found, normalise
+from tripoint.schema import rows
+
+#: device types announced so far, by name.
+known_devices: dict[str, Device] = {"cpu": devices.cpu}
+
+
+#: who announced what, for taking it back: the table, the name and the distribution. What the core has goes with none.
+announced: list[tuple[dict[str, Any], str, str | None]] = [
+    (known_devices, "cpu", "the core"),
+    (layouts.registered, "strided", "the core"),
+]
+
+
+class Registry:
+    """What ``tripoint_register`` is given: it stages, and is committed whole or not at all."""
+
+    def __init__(
+        self,
+        distribution: str | None = None,
+        version: str | None = None,
+        plugin: Plugin | None = None,
+        group: str = BACKENDS,
+    ) -> None:
+        self.distribution = distribution
+        self.version = version
+        self._plugin = plugin
+        self._group = group
+        self._devices: list[Device] = []
+        self._layouts: list[Layout] = []
+        self._dtypes: list[DType] = []
+        self._points: list[Point] = []
+        self._kernels: list[Kernel] = []
+        self._derivatives: list[Derivative] = []
+
+    def device(self, device: Device) -> None:
+        """Announce a device type."""
+        self._devices.append(device)
+
+    def layout(self, layout: Layout) -> None:
+        """Announce a layout."""
+        self._layouts.append(layout)
+
+    def dtype(self, dtype: DType) -> None:
+        """Announce a dtype."""
+        self._dtypes.append(dtype)
+
+    def origin(self, fn: Callable[..., Any]) -> Origin:
+        """Where ``fn`` comes from, for errors and explanations."""
+        return Origin(self.distribution, self.version, fn)
+
+    def point(self, pattern: Pattern, payload: type, **hooks: Any) -> None:
+        """Announce how payloads of a point are read; the hooks are the arguments of `tripoint.kernels.Point`.
+
+        Plugins of the group ``tripoint.kernels.v1`` add to points of others: what they say of a point does not count.
+        """
+        if self._group != KERNELS:
+            self._points.append(Point(pattern, payload, self.origin(payload), **hooks))
+
+    def kernel(
+        self,
+        operator: str,
+        fn: Callable[..., Any],
+        *,
+        every: Pattern | None = None,
+        args: tuple[Pattern, ...] | None = None,
+        out: object = None,
+        check_first: bool = False,
+    ) -> None:
+        """Stage a kernel; see `tripoint.kernels.Kernel`."""
+        made = Kernel(
+            operator,
+            fn,
+            self.origin(fn),
+            every=every,
+            args=args,
+            out=kernels.as_out(out),
+            check_first=check_first,
+        )
+        self._kernels.append(made)
+
+    def derivative(self, made: Derivative) -> None:
+        """Stage a derivative made by `tripoint.plugin.derivative`."""
+        made.origin.distribution, made.origin.version = self.distribution, self.version
+        self._derivatives.append(made)
+
+    def _check(self) -> None:
+        owned = self._plugin is not None and self._group == BACKENDS
+        claimed = [c for claim in self._plugin.claims for c in claim] if self._plugin is not None and owned else None
+        for kernel in self._kernels:
+            row = rows.get(kernel.operator)
+            if row is None:
+                import difflib
+
+                near = difflib.get_close_matches(kernel.operator, rows, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise RegistrationError(f"{kernel.origin}: there is no operator {kernel.operator!r}{hint}")
+            kernels.validate(row, kernel)
+        for what, staged in (("kernel", self._kernels), ("derivative", self._derivatives)):
+            for made in staged:
+                row = rows[made.operator]
+                if claimed is None or (self._plugin is not None and row.package in self._plugin.packages):
+                    continue
+                patterns = [made.every] if made.every is not None else list(made.args or ())
+                if not any(_touches(c, p) for c in claimed for p in patterns if p is not None):
+                    raise RegistrationError(
+                        f"{made.origin}: a {what} of {made.operator} on points that {self.distribution} does not provide "
+                        f"({', '.join(str(c) for c in claimed)}); offer it through the entry-point group {KERNELS}"
+                    )
+        for point in self._points:
+            if claimed is not None and not any(_touches(c, point.pattern) for c in claimed):
+                raise RegistrationError(
+                    f"{self.distribution} describes the point {point.pattern}, which none of its entry points names"
+                )
+        for table, name, thing in self._things():
+            other = table.get(name)
+            if other is not None and other is not thing:
+                who = next((by for t, n, by in announced if t is table and n == name), None)
+                raise RegistrationError(
+                    f"{self.distribution or 'the running program'} announces {thing!r}, and "
+                    f"{who or 'the running program'} already has announced something else of that name"
+                )
+            if table is dtypes.registered and name in dtypes.PLAIN:
+                raise RegistrationError(f"{name} is a plain dtype of the core and cannot be announced")
+        self._kernels = _once(self._kernels, kernels.kernels, "kernel")
+        self._derivatives = _once(self._derivatives, kernels.derivatives, "derivative")
+        fresh: list[Point] = []
+        for point in self._points:
+            same = [p for p in (*kernels.points, *fresh) if p.pattern == point.pattern]
+            same = [p for p in same if p.origin.distribution == self.distribution]
+            if any(p.payload is not point.payload for p in same):
+                raise RegistrationError(_twice(f"describes the point {point.pattern}", same[0].origin, point.origin))
+            fresh += [] if same else [point]
+        self._points = fresh
+
+    def _things(self) -> list[tuple[dict[str, Any], str, Any]]:
+        # Devices come last: a device that is known is complete.
+        return [
+            *((layouts.registered, layout.name, layout) for layout in self._layouts),
+            *((dtypes.registered, dtype.name, dtype) for dtype in self._dtypes),
+            *((known_devices, device.type, device) for device in self._devices),
+        ]
+
+    def commit(self) -> None:
+        """Check everything, then make it visible in one step.
+
+        Raises:
+            RegistrationError: something does not fit the schema; nothing is changed.
+        """
+        with commit_lock:
+            if self._plugin is not None and (self._group in self._plugin.loaded or self._plugin.state == "blocked"):
+                return
+            self._check()
+            for kernel in self._kernels:
+                kernels.kernels[kernel.operator] = (*kernels.kernels.get(kernel.operator, ()), kernel)
+            for made in self._derivatives:
+                kernels.derivatives[made.operator] = (*kernels.derivatives.get(made.operator, ()), made)
+            kernels.points.extend(self._points)
+            for table, name, thing in self._things():
+                table[name] = thing
+                announced.append((table, name, self.distribution))
+            if self._plugin is not None:
+                self._plugin.loaded.add(self._group)
+                self._plugin.failed.discard(self._group)
+                self._plugin.state = "loaded"
+                if not self._plugin.failed:
+                    self._plugin.error = None
+        changed()
+
+
+def _twice(what: str, first: Origin, second: Origin) -> str:
+    name = f"{first.distribution!r}" if first.distribution else "None"
+    return f"{second} {what} a second time; the first is {first}; tripoint.plugins.unregister({name}) takes it back"
+
+
+def _once(staged: list[Any], table: dict[str, tuple[Any, ...]], what: str) -> list[Any]:
+    """What of ``staged`` is new: the same function on the same patterns, from the same distribution, counts once.
+
+    Raises:
+        RegistrationError: another function on patterns that the distribution already has one for.
+    """
+    fresh: list[Any] = []
+    for made in staged:
+        slots = tuple(range(rows[made.operator].arity))
+        same = [
+            k
+            for k in (*table.get(made.operator, ()), *(f for f in fresh if f.operator == made.operator))
+            if k.origin.distribution == made.origin.distribution and k.patterns(slots) == made.patterns(slots)
+        ]
+        if any(k.body() != made.body() for k in same):
+            on = ", ".join(map(str, made.patterns(slots)))
+            raise RegistrationError(
+                _twice(f"registers a {what} of {made.operator} on {on}", same[0].origin, made.origin)
+            )
+        fresh += [] if same else [made]
+    return fresh
+
+
+def _touches(claim: Claim, pattern: Pattern) -> bool:
+    if type(pattern) is not Pattern:
+        return False
+    if claim.device != "*" and pattern.device not in ("*", claim.device):
+        return False
+    if claim.layout != "*" and pattern.layout not in ("*", claim.layout):
+        return False
+    if isinstance(pattern.dtype, DTypeClass):
+        return claim.dtype is None
+    return claim.dtype in (pattern.dtype, "*") or (claim.dtype is None and pattern.dtype in dtypes.PLAIN)
+
+
+def unregister(name: str | None) -> None:
+    """Take back everything that a distribution registered (``None``: what the running program did)."""
+    who = normalise(name) if name else None
+    with commit_lock:
+        tables: tuple[dict[str, Any], ...] = (kernels.kernels, kernels.derivatives)
+        # The core's derivatives belong to its operators, which stay, and not to its backend of the device meta.
+        for table in tables if who != "tripoint" else tables[:1]:
+            for operator, entries in list(table.items()):
+                kept = tuple(e for e in entries if e.origin.distribution != who)
+                if len(kept) != len(entries):
+                    if kept:
+                        table[operator] = kept
+                    else:
+                        del table[operator]
+        kernels.points[:] = [p for p in kernels.points if p.origin.distribution != who]
+        mine = [(table, name) for table, name, by in announced if by == who]
+        announced[:] = [a for a in announced if a[2] != who]
+        for table, said in mine:
+            if not any(t is table and n == said for t, n, _ in announced):
+                table.pop(said, None)
+        plugin = found().get(who) if who else None
+        if plugin is not None and plugin.state == "loaded":
+            plugin.state, plugin.probed, plugin.reason = "found", False, None
+            plugin.loaded.clear()
+    changed()
