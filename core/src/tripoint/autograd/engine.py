@@ -8,6 +8,7 @@ from typing import Any
 from tripoint.autograd.node import Leaf
 from tripoint.dispatcher.plan import is_readonly, refresh
 from tripoint.errors import ArgumentError, AutogradError, ShapeError
+from tripoint.keys import Key
 from tripoint.layouts import strided
 from tripoint.modes import Mode, current
 from tripoint.ops.conversion import astype, copy, to
@@ -15,6 +16,7 @@ from tripoint.ops.creation import ones
 from tripoint.ops.elementwise import add, add_
 from tripoint.ops.manipulation import broadcast_to, reshape
 from tripoint.ops.reductions import sum as sum_
+from tripoint.plugins import on_change
 from tripoint.tensor import Tensor
 
 __all__ = ["backward", "grad", "gradients"]
@@ -39,11 +41,15 @@ def backward(
             twice, or a saved operand changed in place.
         ShapeError: ``gradient`` has another shape.
     """
-    seed = _seed(tensor, gradient)
+    seed = _seed(tensor, gradient, create_graph)
     _walk([(tensor._node, seed)], retain_graph, create_graph, None)
 
 
-def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
+_seeds: dict[Key, Tensor] = {}
+on_change.append(_seeds.clear)
+
+
+def _seed(tensor: Tensor, gradient: Tensor | None, create_graph: bool) -> Tensor:
     refresh(tensor)
     if tensor.dtype.gradient is None:
         raise AutogradError(f"backward of a {tensor.dtype} tensor: only floating tensors have gradients")
@@ -53,6 +59,12 @@ def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
             "it, and compute it outside of no_grad()"
         )
     if gradient is None:
+        if tensor._payload.shape == () and not create_graph:
+            # Nobody keeps a seed or writes into it, so one per key serves every backward.
+            key = tensor._key.base
+            return _seeds.get(key) or _seeds.setdefault(
+                key, ones((), dtype=tensor.dtype.gradient, device=tensor.device)
+            )
         if tensor.size != 1:
             raise AutogradError(
                 f"backward of a tensor of shape {tensor.shape}: it has {tensor.size} elements; reduce it to one, as by "
@@ -85,7 +97,7 @@ def gradients(
         AutogradError: as `backward`, or an input that is not recorded.
     """
     roots = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-    seeds = [(t._node, s) for t in roots for s in [_seed(t, gradient)]]
+    seeds = [(t._node, s) for t in roots for s in [_seed(t, gradient, create_graph)]]
     wanted: dict[Any, Tensor | None] = {}
     for t in inputs:
         refresh(t)
@@ -196,19 +208,19 @@ def _walk(
                 raise AutogradError(
                     f"the derivative of {rule.name} gave {len(parts)} gradients for {len(inputs)} operands"
                 )
-            for parent, part in zip(inputs, parts, strict=True):
+            for parent, part in zip(inputs, parts):
                 if parent not in waiting:  # no gradient is wanted there
                     continue
                 if part is not None:
-                    key = parent.key
-                    if part.__class__ is not Tensor:
+                    if type(part) is not Tensor:
                         raise AutogradError(
                             f"the derivative of {rule.name} gave a {type(part).__name__}; gradients are tensors, or None"
                         )
+                    key = parent.key
                     if (
                         part._payload.shape != parent.shape
                         or part._key.base is not key
-                        or key.layout.gradient_like is not None  # one key, and perhaps another pattern
+                        or key.fitted  # one key, and perhaps another pattern
                     ):
                         part = _fit(part, parent, node)
                     if parent in grads:
@@ -220,9 +232,12 @@ def _walk(
                             part is g or part._alias is not None or any(part is s for s in node.saved)
                         ):
                             borrowed.add(parent)
-                waiting[parent] -= 1
-                if not waiting[parent]:
-                    _release(parent, grads, ready, waiting)
+                left = waiting[parent] = waiting[parent] - 1
+                if not left:
+                    if parent in grads:
+                        ready.append(parent)
+                    else:
+                        _release(parent, grads, ready, waiting)
             if not retain:
                 node.inputs = node.saved = None
     finally:
@@ -275,8 +290,10 @@ def _fit(part: Tensor, node: Any, source: Any = None) -> Tensor:
         AutogradError: the shapes do not broadcast into one another.
     """
     shape, key = node.shape, node.key
-    if part.shape != shape:
+    if part._payload.shape != shape:
         part = _shaped(part, shape, source)
+        if part._key is key and not key.fitted:
+            return part
     dtype = key.dtype.gradient
     if dtype is not None and part.dtype is not dtype:
         part = astype(part, dtype)
@@ -293,7 +310,7 @@ _leading = [tuple(range(n)) for n in range(65)]
 
 
 def _shaped(part: Tensor, shape: tuple[int, ...], source: Any) -> Tensor:
-    have = part.shape
+    have = part._payload.shape
     lead = len(have) - len(shape)
     if lead > 0 and have[lead:] == shape and have == source.shape:  # a bias: the usual case
         return sum_(part, axis=_leading[lead])
