@@ -10,7 +10,7 @@ from tripoint.dispatcher.plan import is_readonly, refresh
 from tripoint.errors import ArgumentError, AutogradError, ShapeError
 from tripoint.keys import Key
 from tripoint.layouts import strided
-from tripoint.modes import Mode, current
+from tripoint.modes import current
 from tripoint.ops.conversion import astype, copy, to
 from tripoint.ops.creation import ones
 from tripoint.ops.elementwise import add, add_
@@ -173,9 +173,8 @@ def _walk(
     grads: dict[Any, Tensor] = {}
     borrowed: set[Any] = set()
     caller = current.get()
-    mode: Mode | None = None
-    derived = caller.replace(grad=create_graph)
-    token = current.set(derived)
+    fallback = caller.fallback
+    token = current.set(caller.replace(grad=create_graph))
     try:
         ready = []
         for node, seed in roots:
@@ -198,10 +197,9 @@ def _walk(
             if wanted is not None and not any(p in waiting for p in node.inputs or ()):
                 continue
             rule = node.rule
-            if rule.mode is not mode:
-                mode = rule.mode
-                derived = caller.replace(grad=create_graph, fallback=mode.fallback)
-                current.set(derived)
+            if rule.mode.fallback != fallback:
+                fallback = rule.mode.fallback
+                current.set(caller.replace(grad=create_graph, fallback=fallback))
             parts = rule.run(g, node, create_graph)
             inputs = node.inputs
             if len(parts) != len(inputs):

@@ -449,25 +449,35 @@ def matmul(x1: Array, x2: Array) -> Any:
 def _shifted(x: Array, axis: int) -> Array:
     if x.size == 0:
         return x.copy()
-    top = np.maximum.reduce(x, axis=axis, keepdims=True)
-    return np.subtract(x, top)
+    return np.subtract(x, np.maximum.reduce(x, axis, None, None, True))
+
+
+def _narrow(x: Array, axis: int) -> bool:
+    """Whether many short rows are better worked on as columns: NumPy reduces along the first axis a row at a time."""
+    return x.ndim == 2 and axis == 1 and x.shape[1] <= 32 <= x.shape[0]
 
 
 def softmax(x: Array, *, axis: int) -> Array:
     """exp(x) / sum(exp(x)) along an axis; half precision is computed in float32."""
-    work = x.astype(np.float32) if _wide(x) else x
-    out = _shifted(work, axis)
+    if _wide(x):
+        return softmax(x.astype(np.float32), axis=axis).astype(x.dtype)
+    if _narrow(x, axis):
+        return softmax(x.T.copy(), axis=0).T.copy()
+    out = _shifted(x, axis)
     np.exp(out, out=out)
-    out /= np.add.reduce(out, axis=axis, keepdims=True)
-    return out.astype(x.dtype, copy=False)
+    out /= np.add.reduce(out, axis, None, None, True)
+    return out
 
 
 def log_softmax(x: Array, *, axis: int) -> Array:
     """The logarithm of softmax; half precision is computed in float32."""
-    work = x.astype(np.float32) if _wide(x) else x
-    out = _shifted(work, axis)
-    out -= np.log(np.add.reduce(np.exp(out), axis=axis, keepdims=True))
-    return out.astype(x.dtype, copy=False)
+    if _wide(x):
+        return log_softmax(x.astype(np.float32), axis=axis).astype(x.dtype)
+    if _narrow(x, axis):
+        return log_softmax(x.T.copy(), axis=0).T.copy()
+    out = _shifted(x, axis)
+    out -= np.log(np.add.reduce(np.exp(out), axis, None, None, True))
+    return out
 
 
 def pick(x: Array, labels: Array) -> Array:
