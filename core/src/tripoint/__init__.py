@@ -111,8 +111,9 @@ from tripoint.ops.reductions import sum as sum
 from tripoint.tensor import Tensor as Tensor
 
 if TYPE_CHECKING:
+    from tripoint import memory as memory
     from tripoint import nn as nn
-    from tripoint.explain import explain as explain
+    from tripoint.explanation import explain as explain
 
 __version__ = "0.1.0"
 
@@ -133,10 +134,8 @@ _PLANNED = frozenset(
         "anomaly",
         "checked",
         "fallback",
-        "explain",
         "ops",
         "coverage",
-        "memory",
         "set_num_threads",
         "draw_layout",
         "synchronize",
@@ -169,14 +168,14 @@ plugins.on_change.append(_forget_names)
 
 def __getattr__(name: str) -> Any:
     """Parts that load at first need, and names that installed plugins add."""
-    if name == "nn":
+    if name in ("memory", "nn"):
         import importlib
 
-        return importlib.import_module("tripoint.nn")
+        return importlib.import_module(f"tripoint.{name}")
     if name == "explain":
         import importlib
 
-        found = globals()[name] = importlib.import_module("tripoint.explain").explain
+        found = globals()[name] = importlib.import_module("tripoint.explanation").explain
         return found
     if not name.startswith("_"):
         try:

@@ -9,7 +9,7 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status (2 for a bad option, by argparse)."""
+    """Run the command; returns the exit status: 1 when a plugin is broken, 2 for a bad option (by argparse)."""
     import argparse
 
     import tripoint
@@ -23,12 +23,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         "plugins", help="what is installed, what it provides, and why something cannot be used"
     )
     listing.add_argument("--load", action="store_true", help="load every plugin and ask for its hardware first")
+    listing.add_argument("--json", action="store_true", help="as JSON, for programs")
     options = parser.parse_args(argv)
     if options.load:
         for plugin in tripoint.plugins.found().values():
             if tripoint.plugins.load(plugin):
                 tripoint.plugins.probe(plugin)
-    print(tripoint.plugins.report())
+    if options.json:
+        import json
+
+        print(json.dumps(tripoint.plugins.listed(), indent=2))
+    else:
+        print(tripoint.plugins.report())
     return 1 if any(p.state == "broken" for p in tripoint.plugins.found().values()) else 0
 
 

@@ -41,18 +41,78 @@ def shown(value: object) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
+def clipped(text: str, most: int) -> str:
+    """One line of at most ``most`` characters."""
+    line = text if "\n" not in text and "\r" not in text else " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 3]}..."
+
+
+def grouped(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Pairs of name and text; where there are more than three, the names that share a text stand together."""
+    if len(pairs) <= 3:
+        return pairs
+    groups: dict[str, list[str]] = {}
+    for name, text in pairs:
+        groups.setdefault(text, []).append(name)
+    return [
+        (", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else ""), text)
+        for text, names in groups.items()
+    ]
+
+
+def difference(name: str, axis: str, has: str, wants: str) -> str:
+    """Where an argument does not fit, as text."""
+    return f"{name} is {has}, not {wants}" if axis == "kind" else f"the {axis} of {name} is {has}, not {wants}"
+
+
+def short_file(file: str, module: str | None) -> str:
+    """A source file as a reader of a message needs it: from its top package on, never with a machine's folders."""
+    parts = file.replace("\\", "/").split("/")
+    top = (module or "").partition(".")[0]
+    at = [i for i, part in enumerate(parts[:-1]) if part == top]
+    return "/".join(parts[at[-1] :]) if at else parts[-1]
+
+
 class TripointError(Exception):
     """Base of every error that Tripoint raises on purpose."""
 
 
+class Near:
+    """A kernel that an operator does have, and what of a call it does not fit.
+
+    Attributes:
+        point: what it is registered for, as text.
+        provider: who registered it.
+        differs: for each axis that does not fit: argument, axis (``kind`` for a number in place of a tensor, or the reverse),
+            what the call has, and what the kernel takes.
+    """
+
+    __slots__ = ("differs", "point", "provider")
+
+    def __init__(self, point: str, provider: str, differs: tuple[tuple[str, str, str, str], ...]) -> None:
+        self.point = point
+        self.provider = provider
+        self.differs = differs
+
+    def __str__(self) -> str:
+        said = [difference(*differs) for differs in self.differs[:3]]
+        more = [f"{len(self.differs) - 3} more differences"] if len(self.differs) > 3 else []
+        return f"{self.point} ({self.provider})" + (": " if said else "") + "; ".join(said + more)
+
+    def __repr__(self) -> str:
+        return f"<near {self}>"
+
+
 class NoKernelError(TripointError, TypeError):
-    """No kernel, hook or decomposition computes an operator on these points.
+    """No kernel, hook or decomposition computes an operator on these points. The text has at most twelve lines.
 
     Attributes:
         operator: qualified name of the operator.
         points: one ``(argument name, point name)`` pair per dispatch argument.
-        nearest: points on which the operator has a kernel, nearest first, as text.
+        sources: for each of them what gave the point: empty for the argument itself, else a cast or what the call asked for.
+        nearest: the kernels that the operator has, as `Near`, nearest first.
         help: what would help, or an empty string.
+        reasons: kernels that fit and took no part, as text.
         chain: operators being decomposed when the kernel was missed, innermost first.
     """
 
@@ -60,30 +120,38 @@ class NoKernelError(TripointError, TypeError):
         self,
         operator: str,
         points: tuple[tuple[str, str], ...],
-        nearest: tuple[str, ...] = (),
+        nearest: tuple[Near, ...] = (),
         help: str = "",
         reasons: tuple[str, ...] = (),
+        sources: tuple[str, ...] = (),
     ) -> None:
         super().__init__(operator, points)
         self.operator = operator
         self.points = points
+        self.sources = sources or ("",) * len(points)
         self.nearest = nearest
         self.help = help
         self.reasons = reasons
         self.chain: list[str] = []
 
     def __str__(self) -> str:
-        chain = "".join(f", while decomposing {name}" for name in self.chain)
-        lines = [f"no kernel for {self.operator}{chain}"]
-        lines += [f"  {name}: {point}" for name, point in self.points[:3]]
-        if len(self.points) > 3:
-            lines.append(f"  ... and {len(self.points) - 3} more arguments")
+        chain = "".join(f", while decomposing {clipped(name, 60)}" for name in self.chain[:3])
+        if len(self.chain) > 3:
+            chain += f", and {len(self.chain) - 3} more above"
+        lines = [f"no kernel for {clipped(self.operator, 60)}{chain}"]
+        said = [
+            (name, point + (f" ({source})" if source else ""))
+            for (name, point), source in zip(self.points, self.sources, strict=True)
+        ]
+        groups = grouped(said)
+        lines += [f"  {name}: {point}" for name, point in groups[:4]]
+        if len(groups) > 4:
+            lines.append(f"  ... and {len(groups) - 4} more")
         lines += [f"  not used: {reason}" for reason in self.reasons[:2]]
-        if self.nearest:
-            lines.append("  nearest points with a kernel: " + ", ".join(self.nearest[:3]))
+        lines += [f"  nearest: {near}" for near in self.nearest[:3]]
         if self.help:
             lines.append("  " + self.help)
-        return "\n".join(lines)
+        return "\n".join([clipped(line, 400) for line in lines])
 
 
 class AmbiguousKernelError(TripointError, TypeError):

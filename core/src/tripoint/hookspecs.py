@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pluggy
 
@@ -26,8 +26,10 @@ def tripoint_register(registry: Registry) -> None:
 
 
 @hookspec(firstresult=True)
-def tripoint_memory_stats() -> dict[str, Any] | None:
-    """Bytes live, cached and at peak by device, or ``None`` when the backend does not count."""
+def tripoint_memory_stats() -> dict[str, dict[str, int]] | str | None:
+    """For each device by name, bytes ``live``, ``cached``, at ``peak``, or their ``limit``, whichever are counted; a sentence
+    that says why nothing is; or ``None``. Without this hook a backend does not count.
+    """
 
 
 @hookspec

@@ -12,7 +12,7 @@ from typing import Any
 from tripoint import dtypes as dt
 from tripoint.devices import Device
 from tripoint.dtypes import DType, DTypeClass
-from tripoint.errors import AmbiguousKernelError, RegistrationError
+from tripoint.errors import AmbiguousKernelError, RegistrationError, short_file
 from tripoint.keys import ABSENT, Key
 from tripoint.layouts import Layout
 from tripoint.schema import Row, rows
@@ -48,6 +48,20 @@ class Pattern:
             return key.dtype in self.dtype
         return self.dtype == key.dtype.name
 
+    def misses(self, key: Key) -> tuple[tuple[str, str, str], ...]:
+        """Each axis on which a key does not match: the axis, what the key has, and what the pattern takes."""
+        if not key.is_tensor:
+            return (("kind", f"a {key.name}", "a tensor"),)
+        out = []
+        if self.device not in (ANY, key.device.type):
+            out.append(("device", key.device.type, self.device))
+        if self.layout not in (ANY, key.layout.name):
+            out.append(("layout", key.layout.name, self.layout))
+        dtype = self.dtype
+        if key.dtype not in dtype if isinstance(dtype, DTypeClass) else dtype != key.dtype.name:
+            out.append(("dtype", key.dtype.name, str(dtype)))
+        return tuple(out)
+
     def ranks(self) -> tuple[int, int, int]:
         """Width of each axis; smaller is narrower. Comparable among patterns that match one key."""
         dtype = 0 if isinstance(self.dtype, str) else 100 - self.dtype.depth
@@ -76,6 +90,10 @@ class _Scalar(Pattern):
     def matches(self, key: Key) -> bool:
         return not key.is_tensor and key is not ABSENT
 
+    def misses(self, key: Key) -> tuple[tuple[str, str, str], ...]:
+        """As of any pattern."""
+        return () if self.matches(key) else (("kind", "a tensor", "a Python number"),)
+
     def __str__(self) -> str:
         return "scalar"
 
@@ -86,7 +104,7 @@ SCALAR = _Scalar()
 class Origin:
     """Who registered something: distribution (``None``: the running program), version, function, file and line."""
 
-    __slots__ = ("distribution", "file", "function", "line", "version")
+    __slots__ = ("distribution", "file", "function", "line", "module", "version")
 
     def __init__(self, distribution: str | None, version: str | None, fn: Callable[..., Any]) -> None:
         self.distribution = distribution
@@ -94,6 +112,7 @@ class Origin:
         self.function: str = getattr(fn, "__name__", None) or repr(fn)
         inner = getattr(fn, "__wrapped__", fn)
         code = getattr(inner, "__code__", None)
+        self.module: str | None = getattr(inner, "__module__", None) or type(inner).__module__
         self.file: str | None = code.co_filename if code is not None else None
         self.line: int | None = code.co_firstlineno if code is not None else None
 
@@ -102,11 +121,18 @@ class Origin:
         """``distribution:function``, as the digits job prints it."""
         return f"{self.distribution or '__main__'}:{self.function}"
 
+    @property
+    def where(self) -> str:
+        """Package-relative file and line; for compiled functions the module."""
+        return f"{short_file(self.file, self.module)}:{self.line}" if self.file else f"{self.module}.{self.function}"
+
+    @property
+    def provider(self) -> str:
+        """The distribution with its version, or the running program."""
+        return f"{self.distribution or 'the running program'} {self.version or ''}".rstrip()
+
     def __str__(self) -> str:
-        where = f" at {self.file}:{self.line}" if self.file else ""
-        return (
-            f"{self.function} from {self.distribution or 'the running program'} {self.version or ''}".rstrip() + where
-        )
+        return f"{self.function} from {self.provider}" + (f" at {self.where}" if self.file else "")
 
 
 Patterns = tuple[Pattern, ...]
@@ -161,9 +187,12 @@ class Kernel:
         assert self.args is not None
         return tuple([self.args[i] for i in slots])
 
+    def pattern(self) -> str:
+        """What it is registered for, as text."""
+        return str(self.every) if self.every is not None else f"({', '.join(str(a) for a in self.args or ())})"
+
     def __repr__(self) -> str:
-        pattern = str(self.every) if self.every is not None else ", ".join(str(a) for a in self.args or ())
-        return f"<kernel {self.operator}({pattern}): {self.origin}>"
+        return f"<kernel {self.operator} on {self.pattern()}: {self.origin}>"
 
 
 def keyword_names(fn: Callable[..., Any]) -> tuple[str, ...] | None:

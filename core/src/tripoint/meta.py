@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tripoint.dtypes import DType
-from tripoint.errors import DeviceError
+from tripoint.errors import ArgumentError, DeviceError
 from tripoint.plugin import Backend, Device, Key, Row, strided
 from tripoint.rules import check_shape
 
@@ -57,7 +57,12 @@ def shapes_only(row: Row) -> Callable[..., Any] | None:
             tuple([p.shape for p in v]) if role == "variadic" else None if v is None else getattr(v, "shape", ())
             for v, role in zip(operands, roles, strict=True)
         )
-        return Shaped(check_shape(rule(shapes, **meta), "the result's shape"), target.dtype)
+        made = rule(shapes, **meta)
+        if made is None:
+            raise ArgumentError(
+                f"{row.name}: what it is given does not tell its shape, and the device meta holds no elements"
+            )
+        return Shaped(check_shape(made, "the result's shape"), target.dtype)
 
     kernel.__name__ = f"{row.name}_shape"
     if row.mutates is not None:
@@ -79,16 +84,3 @@ def to_host(x: Shaped) -> Any:
 def from_host(x: Any, *, target: Key) -> Shaped:
     """The shape of a tensor."""
     return Shaped(tuple(x.shape), target.dtype)
-
-
-@backend.kernel("from_data")
-def from_data(*, data: Any, copy: bool | None, target: Key) -> Shaped:
-    """The shape of nested lists or of a foreign array."""
-    shape = getattr(data, "shape", None)
-    if shape is None:
-        found = []
-        while isinstance(data, (list, tuple)):
-            found.append(len(data))
-            data = data[0] if data else None
-        shape = found
-    return Shaped(tuple(shape), target.dtype)

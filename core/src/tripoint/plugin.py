@@ -182,11 +182,17 @@ class Backend:
             "quiet": quiet,
         }
         self._probe: Callable[[], str | None] | None = None
+        self._memory: Callable[[], dict[str, dict[str, int]] | str | None] | None = None
         self._staged: list[Callable[[Registry], None]] = []
 
     def probe(self, fn: Callable[[], str | None]) -> Callable[[], str | None]:
         """Decorate the function that says why the hardware cannot be used, or ``None`` when it can."""
         self._probe = fn
+        return fn
+
+    def memory_stats(self, fn: Callable[[], Any]) -> Callable[[], Any]:
+        """Decorate the function that counts memory; what it gives is said at the hook ``tripoint_memory_stats``."""
+        self._memory = fn
         return fn
 
     def describe(self, fn: Callable[[Any], dict[str, Any]]) -> Callable[[Any], dict[str, Any]]:
@@ -303,6 +309,11 @@ class Backend:
     def tripoint_probe(self) -> str | None:
         """Hook: why the hardware cannot be used."""
         return self._probe() if self._probe is not None else None
+
+    @hookimpl
+    def tripoint_memory_stats(self) -> dict[str, dict[str, int]] | str | None:
+        """Hook: what is counted of memory."""
+        return self._memory() if self._memory is not None else None
 
     @hookimpl
     def tripoint_register(self, registry: Registry) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from tripoint.errors import RegistrationError
+from tripoint.errors import RegistrationError, short_file
 
 if TYPE_CHECKING:
     from tripoint.rules import DTypeRule
@@ -108,7 +108,7 @@ class Row:
         self.minimal = minimal
         self.samples = samples
         self.package = (body.__module__ or "__main__").partition(".")[0]
-        self.origin = f"{body.__code__.co_filename}:{body.__code__.co_firstlineno}"
+        self.origin = f"{short_file(body.__code__.co_filename, body.__module__)}:{body.__code__.co_firstlineno}"
         self.plans: dict[Any, Any] = {}
         self.call: Callable[..., Any] = body
 

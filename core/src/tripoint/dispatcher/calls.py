@@ -124,10 +124,13 @@ def call_row(row: Row, operands: tuple[Any, ...], metas: tuple[Any, ...]) -> Any
             f"{row.name}: at least one operand must be a tensor, not {', '.join(_show(v) for v in operands)}; "
             "make one with tripoint.asarray(...)"
         )
+    mode = get_mode()
+    for layer in mode.layers:
+        if layer.answer is not None:
+            return layer.answer(row, values, metas)
     keyed = {p.name: v for p, v in zip(row.metas, metas, strict=True) if p.name in row.keyed}
     if row.keyed:
         path.append(_level(tuple(keyed.values())))
-    mode = get_mode()
     table = row.plans.setdefault(mode, {})
     last = path[-1] if path else None
     try:
@@ -140,15 +143,24 @@ def call_row(row: Row, operands: tuple[Any, ...], metas: tuple[Any, ...]) -> Any
     if plan is not None:
         return plan(*values, *metas)
     counters.resolutions += 1
-    try:
-        found = resolve(row, mode, flat, slots, keyed)
-    except NoKernelError as error:
-        error.help += _cost(row, values, metas, flat, keyed)
-        raise
+    found = resolved(Resolution(row, mode, flat, slots), values, metas, keyed)
     out = build(found, first=True)(*values, *metas)
     if not _by_current_device(found, keyed):
         table[last] = build(found)
     return out
+
+
+def resolved(start: Resolution, values: list[Any], metas: tuple[Any, ...], keyed: dict[str, Any]) -> Resolution:
+    """What a call does, from a Resolution that holds no more than the call, and that is filled on the way.
+
+    Raises:
+        TripointError: as `resolve`; `NoKernelError` says what the call would take on strided operands.
+    """
+    try:
+        return resolve(start.row, start.mode, start.keys, start.slots, keyed, start)
+    except NoKernelError as error:
+        error.help += _cost(start.row, values, metas, start.keys, keyed)
+        raise
 
 
 def _cost(row: Row, values: list[Any], metas: tuple[Any, ...], keys: tuple[Key, ...], keyed: dict[str, Any]) -> str:

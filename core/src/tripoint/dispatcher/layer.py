@@ -33,6 +33,9 @@ class Layer:
 
     name: str = ""
     floor: float = 0.0
+    #: of a layer that answers every call in its scope itself: function of the row, the operands and the metadata. Such a
+    #: call is not resolved and makes no plan, and nothing beneath runs.
+    answer: Any = None
 
     def __init_subclass__(cls, *, above: str | None = None, below: str | None = None, on: str | None = None) -> None:
         super().__init_subclass__()

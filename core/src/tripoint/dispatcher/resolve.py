@@ -11,7 +11,16 @@ from typing import Any
 from tripoint import devices, kernels, plugins
 from tripoint.dispatcher.layer import Layer, walk
 from tripoint.dtypes import Defaults, DType, as_dtype, bool_, can_assign, is_weak
-from tripoint.errors import AliasError, DeviceError, DTypeError, LayoutError, NoKernelError, RegistrationError
+from tripoint.errors import (
+    AliasError,
+    DeviceError,
+    DTypeError,
+    LayoutError,
+    Near,
+    NoKernelError,
+    RegistrationError,
+    grouped,
+)
 from tripoint.kernels import Kernel, Origin, Point
 from tripoint.keys import ABSENT, Key, intern
 from tripoint.layouts import LayoutSpec, strided
@@ -37,11 +46,13 @@ class Resolution:
         steps: for conversions, the kernels in order with the key each gives.
         inner: for hooks and in-place forms, the resolution beneath.
         candidates: every kernel of the operator that took part in the choice.
+        matched: the keys that their patterns were compared with: of the operands, cast and filled, and then of the target.
+        parts: gradients are wanted of the parts of a composite, so that no kernel for the whole is asked.
     """
 
     __slots__ = (
-        "candidates", "casts", "fills", "how", "inner", "kernel", "keys", "layers", "mode", "out", "point", "row",
-        "slots", "spec", "steps", "target",
+        "candidates", "casts", "fills", "how", "inner", "kernel", "keys", "layers", "matched", "mode", "out", "parts",
+        "point", "row", "slots", "spec", "steps", "target",
     )  # fmt: skip
 
     def __init__(self, row: Row, mode: Mode, keys: tuple[Key, ...], slots: tuple[int, ...]) -> None:
@@ -60,6 +71,8 @@ class Resolution:
         self.steps: tuple[tuple[Kernel, Key], ...] = ()
         self.inner: Resolution | None = None
         self.candidates: tuple[Kernel, ...] = ()
+        self.matched: tuple[Key, ...] = tuple(k.base for k in keys)
+        self.parts = False
         self.point: Point | None = None
 
     def label(self) -> str:
@@ -97,25 +110,37 @@ def find_target(row: Row, mode: Mode, first: Key | None, keyed: dict[str, Any]) 
     return made, spec
 
 
-def resolve(row: Row, mode: Mode, keys: tuple[Key, ...], slots: tuple[int, ...], keyed: dict[str, Any]) -> Resolution:
+def resolve(
+    row: Row,
+    mode: Mode,
+    keys: tuple[Key, ...],
+    slots: tuple[int, ...],
+    keyed: dict[str, Any],
+    into: Resolution | None = None,
+) -> Resolution:
     """Decide what a call does.
+
+    Args:
+        into: a Resolution of the call that is filled on the way, for who wants to see how far a refused call came.
 
     Raises:
         NoKernelError, AmbiguousKernelError, DeviceError, LayoutError, DTypeError, PluginError: as their docs say.
     """
-    target, spec = None, None
+    res = Resolution(row, mode, keys, slots) if into is None else into
     if row.target:
         first = next((k for k in keys if k.is_tensor), None)
-        target, spec = find_target(row, mode, first, keyed)
-        plugins.require(target)
+        res.target, res.spec = find_target(row, mode, first, keyed)
+        plugins.require(res.target)
     plugins.ensure(keys)
     base = tuple(k.base for k in keys)
-    layers = walk(mode, row, keys)
+    layers = res.layers = walk(mode, row, keys)
     # A fused kernel hides the parts of a composite: it may run only where nothing above needs to see them.
-    wants_parts = (
-        row.composite and mode.grad and any(k.autograd for k in keys) and not _differentiable(row, base, slots)
-    )
-    out = _backend(row, mode, base, slots, keyed, target, spec, wants_parts)
+    res.parts = row.composite and mode.grad and any(k.autograd for k in keys) and not _differentiable(row, base, slots)
+    res.keys = base
+    try:
+        out = _backend(res, keyed)
+    finally:
+        res.keys = keys
     out.keys, out.layers = keys, () if out.how == "identity" else layers
     return out
 
@@ -156,19 +181,8 @@ def kernel_for(row: Row, keys: tuple[Key, ...]) -> Kernel | None:
     return choose(row, keys, tuple(range(len(keys))), _candidates(row, keys))
 
 
-def _backend(
-    row: Row,
-    mode: Mode,
-    keys: tuple[Key, ...],
-    slots: tuple[int, ...],
-    keyed: dict[str, Any],
-    target: Key | None,
-    spec: LayoutSpec | None,
-    wants_parts: bool = False,
-    hooked: bool = False,
-) -> Resolution:
-    res = Resolution(row, mode, keys, slots)
-    res.target, res.spec = target, spec
+def _backend(res: Resolution, keyed: dict[str, Any], hooked: bool = False) -> Resolution:
+    row, keys, slots, target = res.row, res.keys, res.slots, res.target
     tensors = [k for k in keys if k.is_tensor]
     result: DType | None = None
     if row.name in ("to", "astype"):
@@ -191,10 +205,11 @@ def _backend(
     full_at = tensors[0].replace(layout=strided) if tensors else None
     extra = (target,) if target is not None else ()
     extra_slots = (len(row.operands),) if target is not None else ()
-    everything = res.candidates = () if wants_parts else _candidates(row, (*keys, *extra))
+    everything = res.candidates = () if res.parts else _candidates(row, (*keys, *extra))
+    res.matched = (*cast, *extra)
     if row.mutates is not None:
         return _inplace(res, cast, result, everything, keyed)
-    kernel = choose(row, (*cast, *extra), (*slots, *extra_slots), everything)
+    kernel = choose(row, res.matched, (*slots, *extra_slots), everything)
     if kernel is None and full_at is not None and any(is_weak(k.dtype) for k in keys if k is not ABSENT):
         filled = []
         for k, w in zip(cast, wanted, strict=True):
@@ -203,22 +218,23 @@ def _backend(
         again = choose(row, (*filled, *extra), (*slots, *extra_slots), everything)
         if again is not None:
             kernel, cast = again, tuple(filled)
+            res.matched = (*cast, *extra)
             res.fills = tuple(f if f is not k and not k.is_tensor else None for f, k in zip(filled, keys, strict=True))
     if kernel is not None:
         res.how, res.kernel = "kernel", kernel
         if kernel.takes_target and not row.target:
             res.casts = (None,) * len(keys)
-        res.out = target if target is not None else _out(row, kernel, cast, result)
+        res.out = target if target is not None else _out(res, kernel, cast, result)
         res.point = kernels.find_point(res.out) if row.returns == "tensor" else None
         return res
-    if (not hooked and not wants_parts) or (wants_parts and not row.composite):
-        through = _hooks(res, keyed, target, spec)
+    if not hooked and not res.parts:
+        through = _hooks(res, keyed)
         if through is not None:
             return through
     if row.composite:
         res.how = "decomposition"
         return res
-    raise _missing(row, keys, target, res.candidates)
+    raise _missing(res)
 
 
 def _scalar_dtype(scalar: Key, wanted: DType | None, full_at: Key) -> DType:
@@ -229,7 +245,7 @@ def _scalar_dtype(scalar: Key, wanted: DType | None, full_at: Key) -> DType:
     return bool_ if scalar.dtype.name == "python bool" else Defaults.floating
 
 
-def _out(row: Row, kernel: Kernel, keys: tuple[Key, ...], result: DType | None) -> Key:
+def _out(res: Resolution, kernel: Kernel, keys: tuple[Key, ...], result: DType | None) -> Key:
     tensors = [k for k in keys if k.is_tensor]
     if kernel.out is not None:
         made = kernel.out(keys)
@@ -240,7 +256,7 @@ def _out(row: Row, kernel: Kernel, keys: tuple[Key, ...], result: DType | None) 
         return made.base
     first = tensors[0]
     if any(k.device is not first.device for k in tensors):  # of one type: a pattern names no index
-        raise _several_devices(row, keys)
+        raise _several_devices(res, keys)
     if any(k.layout is not first.layout for k in tensors):
         raise RegistrationError(
             f"{kernel.origin}: a kernel on several layouts states out=, the point of its result; "
@@ -251,7 +267,7 @@ def _out(row: Row, kernel: Kernel, keys: tuple[Key, ...], result: DType | None) 
     return first.replace(dtype=result)
 
 
-def _hooks(res: Resolution, keyed: dict[str, Any], target: Key | None, spec: LayoutSpec | None) -> Resolution | None:
+def _hooks(res: Resolution, keyed: dict[str, Any]) -> Resolution | None:
     """One round trip through the hooks of layouts and dtypes that declare it cheap."""
     row = res.row
     found = [kernels.find_point(k) if k.is_tensor else None for k in res.keys]
@@ -261,13 +277,15 @@ def _hooks(res: Resolution, keyed: dict[str, Any], target: Key | None, spec: Lay
         intern(k.device, strided, k.dtype.plain) if p is not None and p.cheap else k
         for k, p in zip(res.keys, found, strict=True)
     )
+    inner = Resolution(row, res.mode, dense, res.slots)
+    inner.target, inner.spec = res.target, res.spec
     try:
-        inner = _backend(row, res.mode, dense, res.slots, keyed, target, spec, hooked=True)
+        inner = _backend(inner, keyed, hooked=True)
     except NoKernelError:
         return None
     out = Resolution(row, res.mode, res.keys, res.slots)
-    out.how, out.inner, out.target, out.spec = "hooks", inner, target, spec
-    out.candidates = res.candidates
+    out.how, out.inner, out.target, out.spec = "hooks", inner, res.target, res.spec
+    out.candidates, out.matched = res.candidates, res.matched
     tensors = [k for k in res.keys if k.is_tensor]
     back = (
         row.kind == "elementwise"
@@ -292,23 +310,23 @@ def _inplace(
     res.how, res.out = "inplace", x1
     point = res.point = kernels.find_point(x1)
     if point is None:
-        raise _missing(row, res.keys, None, ())
+        raise _missing(res)
     if not point.frozen and res.casts[0] is None:
         kernel = choose(row, (x1, *cast[1:]), res.slots, everything)
         if kernel is not None:
             if any(k.is_tensor and k.device is not x1.device for k in res.keys):
-                raise _several_devices(row, res.keys)
+                raise _several_devices(res, res.keys)
             res.kernel = kernel
             return res
     res.casts = (None,) * len(res.keys)
-    inner = res.inner = _backend(functional, res.mode, res.keys, res.slots, keyed, None, None)
+    inner = res.inner = _backend(Resolution(functional, res.mode, res.keys, res.slots), keyed)
     if point.frozen:
         if inner.out is not None and inner.out is not x1:
             raise LayoutError(
                 f"{row.name} would move {row.operands[0].name} from {x1} to {inner.out}; write x = {functional.name}(x, ...)"
             )
     elif inner.out is None or not _assignable(x1, inner.out):
-        raise _missing(row, res.keys, None, res.candidates)
+        raise _missing(res)
     return res
 
 
@@ -336,7 +354,7 @@ def _conversion(res: Resolution, keyed: dict[str, Any]) -> Resolution:
             return res
         copy = kernel_for(rows["copy"], (source,))
         if copy is None:
-            raise _missing(rows["copy"], res.keys, None, ())
+            raise _missing(Resolution(rows["copy"], res.mode, res.keys, res.slots))
         res.how, res.steps, res.kernel = "convert", ((copy, target),), copy
         res.point = kernels.find_point(target)
         return res
@@ -408,42 +426,102 @@ def _no_way(source: Key, target: Key) -> Exception:
     )
 
 
-def _named(row: Row, keys: tuple[Key, ...]) -> list[tuple[str, Key]]:
-    return [(row.operands[min(i, len(row.operands) - 1)].name, k) for i, k in enumerate(keys) if k is not ABSENT]
+def names(res: Resolution, count: int) -> list[str]:
+    """The argument that each of ``count`` keys belongs to; the target has a key behind those of the operands."""
+    out = []
+    for i in range(count):
+        at = res.slots[i] if i < len(res.slots) else None
+        p = res.row.operands[at] if at is not None else None
+        if p is None or at is None:
+            out.append("target")
+        else:
+            out.append(f"{p.name}[{i - res.slots.index(at)}]" if p.role == "variadic" else p.name)
+    return out
 
 
-def _several_devices(row: Row, keys: tuple[Key, ...]) -> DeviceError:
-    listed = ", ".join(f"argument {n}: {k.device}" for n, k in _named(row, keys) if k.is_tensor)
-    return DeviceError(f"{row.name}: the tensors are on several devices ({listed}); move them with .to(device)")
+def _several_devices(res: Resolution, keys: tuple[Key, ...]) -> DeviceError:
+    named = [(n, str(k.device)) for n, k in zip(names(res, len(keys)), keys, strict=True) if k.is_tensor]
+    listed = ", ".join(f"argument {n}: {device}" for n, device in grouped(named)[:6])
+    return DeviceError(f"{res.row.name}: the tensors are on several devices ({listed}); move them with .to(device)")
 
 
-def _missing(row: Row, keys: tuple[Key, ...], target: Key | None, candidates: tuple[Kernel, ...]) -> Exception:
+def _missing(res: Resolution) -> Exception:
+    row, keys = res.row, res.keys
     tensors = [k for k in keys if k.is_tensor]
-    named = _named(row, keys)
     if len({k.device for k in tensors}) > 1:
-        return _several_devices(row, keys)
+        return _several_devices(res, keys)
     for k in tensors:
         if kernels.find_point(k) is None:
             plugin = plugins.broken_provider(k)
             if plugin is not None:
                 return plugins.unusable(plugin, f"the point {k}")
-    pairs = tuple((n, k.name) for n, k in named) + ((("target", target.name),) if target is not None else ())
-    have = kernels.kernels.get(row.name, ())
-    wanted = tensors[0] if tensors else target
-    nearest: dict[str, int] = {}
-    for kernel in have:
-        pattern = kernel.every or next(iter(kernel.args or ()), None)
-        if pattern is not None and wanted is not None and type(pattern) is kernels.Pattern:
-            text = ", ".join(str(a) for a in kernel.args) if kernel.args else str(pattern)
-            far = (pattern.device not in ("*", wanted.device.type)) + (pattern.layout not in ("*", wanted.layout.name))
-            nearest[f"({text})" if kernel.args else text] = far
-    reasons = tuple(f"{k.origin} does not own a point of this call" for k in have if k not in candidates)
+    full = keys if res.target is None else (*keys, res.target)
+    named = names(res, len(full))
+    points = tuple((n, k.name) for n, k in zip(named, full, strict=True) if k is not ABSENT)
+    sources = tuple(
+        f"cast to {m.dtype}" if m.dtype is not k.dtype else "what the call asks for" if i >= len(keys) else ""
+        for i, (k, m) in enumerate(zip(full, res.matched, strict=True))
+        if k is not ABSENT
+    )
+    found: list[tuple[int, Near]] = []
+    reasons = []
+    slots = (*res.slots, len(row.operands))[: len(full)]
+    for kernel in kernels.kernels.get(row.name, ()):
+        differs = differences(kernel, named, res.matched, slots)
+        if not differs and kernel not in res.candidates:
+            reasons.append(f"{kernel.origin} fits and owns no point of this call{_preferring(kernel.origin)}")
+        found.append(
+            (sum(_FAR[axis] for _, axis, _, _ in differs), Near(kernel.pattern(), kernel.origin.provider, differs))
+        )
+    nearest: dict[str, Near] = {}
+    for _, near in sorted(found, key=lambda pair: pair[0]):
+        if near.differs:
+            nearest.setdefault(near.point, near)
+    return NoKernelError(row.name, points, tuple(nearest.values()), _help(full), tuple(reasons), sources)
+
+
+_FAR = {"dtype": 1, "layout": 2, "kind": 3, "device": 4}
+
+
+def differences(
+    kernel: Kernel, named: list[str], keys: tuple[Key, ...], slots: tuple[int, ...]
+) -> tuple[tuple[str, str, str, str], ...]:
+    """Where a kernel does not fit: argument, axis, what the key has, and what the kernel takes."""
+    patterns = kernel.patterns(slots)
+    return tuple(
+        (name, *miss)
+        for name, key, pattern in zip(named, keys, patterns, strict=True)
+        if key is not ABSENT
+        for miss in pattern.misses(key)
+    )
+
+
+def _preferring(origin: Origin) -> str:
+    return f"; tripoint.plugins.prefer({origin.distribution!r}) lets it take part" if origin.distribution else ""
+
+
+def _help(keys: tuple[Key, ...]) -> str:
+    """What would let a call on these keys go through, as text."""
+    tensors = [k for k in keys if k.is_tensor]
+    said: dict[str, None] = {}
+    for key in tensors:
+        for name in (key.device.type, key.layout.name, key.dtype.name):
+            who = plugins.FIRST_PARTY.get(name)
+            if who is not None and who not in plugins.found():
+                said[f"pip install {who}"] = None
+        for plugin in plugins.found().values():
+            if plugin.state in ("blocked", "broken") and plugin.owns(key):
+                said[f"{plugin.name}, which provides {key}, is {plugin.state}; tripoint.plugins.report() says why"] = (
+                    None
+                )
+            elif plugin.name not in plugins.preferred and plugin.offers(key):
+                said[f"{plugin.name} offers kernels for {key}: tripoint.plugins.prefer({plugin.name!r})"] = None
     layouts = sorted({k.layout.name for k in tensors if k.layout is not strided})
     dtypes = sorted({k.dtype.name for k in tensors if not k.dtype.is_plain})
     if layouts:
-        hint = f"convert first: x.to(layout='strided') reads {', '.join(layouts)} as strided"
+        said[f"convert first: x.to(layout='strided') reads {', '.join(layouts)} as strided"] = None
     elif dtypes:
-        hint = f"convert first: x.dequantize() or x.to(dtype=...) reads {', '.join(dtypes)} as a plain dtype"
-    else:
-        hint = "no installed plugin registers this operator here; tripoint.plugins.report() lists them"
-    return NoKernelError(row.name, pairs, tuple(sorted(nearest, key=nearest.__getitem__)), hint, reasons)
+        said[f"convert first: x.dequantize() or x.to(dtype=...) reads {', '.join(dtypes)} as a plain dtype"] = None
+    elif not said:
+        return "no installed plugin registers this operator here; tripoint.plugins.report() lists them"
+    return "; or ".join(said)

@@ -160,8 +160,21 @@ def full_like(x: Tensor, /, fill_value: Scalar, *, dtype: What = None, device: P
     return full(x.shape, fill_value, dtype=dtype or x.dtype.plain, device=device or x.device)
 
 
+def _data_shape(shapes: Any, *, data: Any, **meta: Any) -> Any:
+    """The shape of nested sequences or of a foreign array; ``None`` of one that does not tell."""
+    made = []
+    while isinstance(data, (list, tuple)):
+        made.append(len(data))
+        data = data[0] if data else 0
+    if isinstance(data, (bool, int, float, complex)):
+        return tuple(made)
+    shape = getattr(data, "shape", None)
+    return None if shape is None else (*made, *shape)
+
+
 @primitive(
     dtype=_NEW["dtype"],
+    shape=_data_shape,
     kind="creation",
     keyed=("dtype", "device", "layout"),
     target=("dtype", "device", "layout"),

@@ -11,6 +11,7 @@ from typing import Any
 from tripoint import kernels
 from tripoint.errors import PluginError
 from tripoint.plugins.discovery import BACKENDS as BACKENDS
+from tripoint.plugins.discovery import FIRST_PARTY as FIRST_PARTY
 from tripoint.plugins.discovery import KERNELS as KERNELS
 from tripoint.plugins.discovery import NAMES as NAMES
 from tripoint.plugins.discovery import Claim as Claim
@@ -45,7 +46,7 @@ from tripoint.plugins.registry import announced as announced
 from tripoint.plugins.registry import known_devices as known_devices
 from tripoint.plugins.registry import unregister as unregister
 
-__all__ = ["Plugin", "Registry", "block", "prefer", "report", "unblock", "unregister"]
+__all__ = ["Plugin", "Registry", "block", "listed", "prefer", "report", "unblock", "unregister"]
 
 
 def _named(name: str) -> Plugin:
@@ -97,6 +98,24 @@ def prefer(name: str) -> None:
         name = plugin.name
     preferred.append(name)
     changed()
+
+
+def listed() -> list[dict[str, Any]]:
+    """What is installed, as plain data: one entry a distribution, of what `report` prints."""
+    return [
+        {
+            "name": plugin.name,
+            "version": plugin.version,
+            "state": plugin.state,
+            "provides": list(plugin.provides),
+            "names": [e.name for e in plugin.entries.get(NAMES, ())],
+            "kernels": [e.name for e in plugin.entries.get(KERNELS, ())],
+            "unavailable": plugin.reason,
+            "error": None if plugin.error is None else f"{type(plugin.error).__name__}: {plugin.error}",
+            "traceback": plugin.traceback().splitlines(),
+        }
+        for plugin in sorted(found().values(), key=lambda p: p.name)
+    ]
 
 
 def report() -> str:

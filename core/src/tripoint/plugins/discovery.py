@@ -115,6 +115,16 @@ class Plugin:
         """Whether one of its points covers the key's."""
         return any(c.covers(key) for claim in self.claims for c in claim)
 
+    def offers(self, key: Key) -> bool:
+        """Whether its kernels for points of others, which count when preferred, are for the key's point."""
+        for entry in self.entries.get(KERNELS, ()):
+            try:
+                if any(Claim(part).covers(key) for part in entry.name.split("+")):
+                    return True
+            except RegistrationError:
+                continue
+        return False
+
     def concerns(self, keys: Iterable[Key]) -> bool:
         """Whether each point of one of its names covers one of the keys."""
         keys = tuple(keys)
@@ -240,5 +250,6 @@ def rescan() -> None:
 
 
 def install(name: str) -> str:
-    """``; pip install ...`` when a first-party distribution provides the name, else an empty string."""
-    return f"; pip install {FIRST_PARTY[name]}" if name in FIRST_PARTY else ""
+    """``; pip install ...`` when a first-party distribution that is not installed provides the name, else nothing."""
+    wanted = FIRST_PARTY.get(name)
+    return f"; pip install {wanted}" if wanted is not None and wanted not in found() else ""

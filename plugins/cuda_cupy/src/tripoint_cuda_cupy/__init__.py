@@ -10,7 +10,7 @@ from typing import Any
 
 import tripoint
 from tripoint.errors import DTypeError
-from tripoint.plugin import Backend, Device, Key, hookimpl, strided
+from tripoint.plugin import Backend, Device, Key, strided
 from tripoint_cuda_cupy import _driver, _kernels
 from tripoint_cuda_cupy._driver import synchronize as synchronize
 
@@ -27,14 +27,7 @@ def _describe(p: Any) -> dict[str, Any]:
     }
 
 
-class _Cuda(Backend):
-    @hookimpl
-    def tripoint_memory_stats(self) -> dict[str, Any] | None:
-        """Hook: bytes of CuPy's pool by device."""
-        return _driver.memory()
-
-
-backend = _Cuda(
+backend = Backend(
     Device("cuda", indexed=True),
     strided,
     payload=_driver.CupyArray,
@@ -43,6 +36,7 @@ backend = _Cuda(
     current=_driver.current,
 )
 backend.probe(_driver.reason)
+backend.memory_stats(_driver.memory)
 
 _table = {name: _driver.on_device(fn) for name, fn in _kernels.table(_driver.Late()).items()}
 backend.kernels(scalars=True, **{name: _table.pop(name) for name in _kernels.WITH_SCALARS})

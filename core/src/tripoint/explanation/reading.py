@@ -1,0 +1,142 @@
+"""Reading a Resolution, complete or not: who took part, why the winner won, and what gave each part of the result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tripoint import kernels
+from tripoint.dispatcher.resolve import Resolution, differences, kernel_for, names
+from tripoint.errors import difference
+from tripoint.explanation.data import Argument, Candidate, Explanation
+from tripoint.kernels import Kernel
+from tripoint.keys import ABSENT, Key
+from tripoint.schema import rows
+
+
+def read(out: Explanation, res: Resolution, keyed: dict[str, Any]) -> None:
+    """What a Resolution says, complete or not, as the attributes of an explanation."""
+    full = res.keys if res.target is None else (*res.keys, res.target)
+    matched = (*res.matched, *full[len(res.matched) :])
+    called = names(res, len(full))
+    out.resolution, out.how = res, res.how if out.error is None else ""
+    out.layers = tuple(layer.name for layer in res.layers)
+    out.arguments = tuple(
+        Argument(name, str(key), str(m), _becomes(res, i, key, keyed))
+        for i, (name, key, m) in enumerate(zip(called, full, matched, strict=True))
+    )
+    out.candidates = tuple(_candidates(res, called, matched))
+    if res.how == "convert":
+        out.steps = tuple(f"step to {key}: {k.origin}, {k.pattern()}" for k, key in res.steps)
+    elif res.how == "hooks":
+        points = {p.origin: p for k in res.keys if k.is_tensor and (p := kernels.find_point(k)) is not None and p.cheap}
+        back = " and back" if res.inner is not None and res.out is not res.inner.out else ""
+        out.steps = tuple(
+            f"through the hooks of {p.pattern}, {o.provider}: to strided{back}" for o, p in points.items()
+        )
+    elif res.how == "decomposition":
+        why = "gradients are wanted of its parts" if res.parts else "no kernel for the whole"
+        out.steps = (f"decomposed, {why}:",)
+    elif res.how == "inplace" and res.kernel is None:
+        point = res.point
+        out.steps = (
+            "by the functional operator, " + ("binding" if point and point.frozen else "writing") + " what it gives",
+        )
+    out.gave, out.allocator = _gave(res, called, keyed), _allocator(res)
+
+
+def _becomes(res: Resolution, i: int, key: Key, keyed: dict[str, Any]) -> str:
+    if i >= len(res.keys):
+        return "the point of the result"
+    cast, fill = res.casts[i], res.fills[i]
+    if cast is not None:
+        kernel = kernel_for(rows["astype"], (key.base, key.replace(dtype=cast)))
+        return f"cast to {cast} by {kernel.origin.label if kernel is not None else 'nobody'}"
+    if fill is not None:
+        kernel = kernel_for(rows["full"], (fill,))
+        return f"made a 0-d {fill} by {kernel.origin.label if kernel is not None else 'nobody'}"
+    return ""
+
+
+def _candidates(res: Resolution, called: list[str], matched: tuple[Key, ...]) -> list[Candidate]:
+    row = res.row
+    if row.name in ("to", "astype"):  # planned as steps
+        return []
+    slots = (*res.slots, len(row.operands))[: len(matched)]
+    found: dict[str, list[Candidate]] = {"chosen": [], "fits": [], "does not fit": [], "takes no part": []}
+    fits = [k for k in res.candidates if not differences(k, called, matched, slots)]
+    others = [k for k in kernels.kernels.get(row.name, ()) if k not in res.candidates]
+    for kernel in (*res.candidates, *others):
+        origin, wrong = kernel.origin, differences(kernel, called, matched, slots)
+        if kernel in others:
+            verdict = "takes no part"
+            why = f"{origin.distribution} owns no point of this call and is not preferred"
+            if res.parts:
+                why = f"gradients are wanted and {row.name} has no derivative here, so its parts are needed"
+        elif kernel is res.kernel:
+            verdict, why = "chosen", _why(kernel, [k for k in fits if k is not kernel], called, matched, slots)
+        elif wrong:
+            verdict, why = "does not fit", difference(*wrong[0])
+        else:
+            verdict, why = "fits", ""
+        found[verdict].append(Candidate(verdict, origin.function, kernel.pattern(), origin.provider, origin.where, why))
+    return [c for group in found.values() for c in group]
+
+
+def _why(kernel: Kernel, others: list[Kernel], called: list[str], keys: tuple[Key, ...], slots: tuple[int, ...]) -> str:
+    """Why a kernel wins over those that fit as well: where it is narrower than the narrowest of them, or preference."""
+    if not others:
+        return "the only one that fits"
+    at = [i for i, k in enumerate(keys) if k is not ABSENT]
+
+    def of(k: Kernel) -> kernels.Patterns:
+        patterns = k.patterns(slots)
+        return tuple([patterns[i] for i in at])
+
+    next_best = next(k for k in others if not any(kernels.beats(of(o), of(k)) for o in others))
+    for i, mine, its in zip(at, of(kernel), of(next_best), strict=True):
+        for axis, a, b in zip(("device", "layout", "dtype"), mine.ranks(), its.ranks(), strict=True):
+            if a < b and kernels.beats(of(kernel), of(next_best)):
+                return f"narrower than the next on the {axis} of {called[i]}: {getattr(mine, axis)}, not {getattr(its, axis)}"
+    return f"preferred: the program said tripoint.plugins.prefer({kernel.origin.distribution or '__main__'!r})"
+
+
+def _gave(res: Resolution, called: list[str], keyed: dict[str, Any]) -> dict[str, str]:
+    """For each axis of the result's key, what gave it."""
+    out, said = res.out, {}
+    tensors = [(n, k) for n, k in zip(called, res.keys, strict=False) if k.is_tensor]
+    stated = res.kernel.out if res.kernel is not None else None
+    states_dtype = stated is not None and not getattr(stated, "by_rule", False)
+    for axis in ("device", "layout", "dtype") if out is not None and res.how != "identity" else ():
+        value = getattr(out, axis)
+        having = [n for n, k in tensors if getattr(k, axis) is value]
+        if res.target is not None:
+            default = "of the scope tripoint.device" if axis == "device" and res.mode.device else "by default"
+            said[axis] = (
+                "as asked for" if keyed.get(axis) is not None else f"of {tensors[0][0]}" if tensors else default
+            )
+        elif axis == "dtype" and res.row.dtype is not None and not states_dtype:
+            said[axis] = f"by the operator's rule {res.row.dtype.name!r}"
+        elif len(having) == len(tensors):
+            said[axis] = f"of {', '.join(having[:3])}{', ...' * (len(having) > 3)}"
+        else:
+            said[axis] = "stated by the kernel" if res.kernel is not None else "as the hooks give it"
+    return said
+
+
+def _allocator(res: Resolution) -> str:
+    row, first = res.row, res.row.operands[0].name if res.row.operands else ""
+    if res.how == "identity":
+        return f"none: {first} itself is returned"
+    if row.mutates is not None:
+        bound_anew = res.point is not None and res.point.frozen
+        return f"a new payload is bound to {first}" if bound_anew else f"none: written into {first}"
+    if res.out is not None and res.out.device.type == "meta":
+        return "none: a shape has no memory"
+    kernel = res.steps[-1][0] if res.steps else res.kernel
+    if kernel is None or row.returns != "tensor":
+        return ""
+    views = row.aliases != "never" and res.out is not None and res.out.layout.views
+    if views and row.aliases == "always":
+        return f"none: a view of {first}"
+    own = f"unmanaged: the library of {kernel.origin.provider} allocates and counts it"
+    return f"none if it can be a view of {first}, else {own}" if views else own

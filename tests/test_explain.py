@@ -1,0 +1,299 @@
+"""What `explain` says of dense, sparse, quantized, recorded, hooked and decomposed calls, and that it runs nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tripoint as tp
+from tripoint import kernels
+from tripoint.dispatcher.calls import counters
+from tripoint.errors import ArgumentError, DeviceError, NoKernelError, RegistrationError, ShapeError
+from tripoint.modes import get_mode
+from tripoint.plugin import Backend, Device, Tensor, composite, key, payload, register, resolve, strided, wrap
+from tripoint.schema import rows
+
+X = tp.asarray([[1.0, 2.0], [3.0, 4.0]])
+S = X.to(layout="sparse_coo")
+W = tp.asarray([[1.0, 2.0], [3.0, 4.0]]).requires_grad_()
+Q = tp.quantize(X, tp.affine(scale=0.1, zero_point=3, dtype=tp.qint8))
+BLOCKED = tp.ones((1, 3, 4, 4)).to(layout=tp.layouts.blocked("nChw16c"))
+
+
+def _softmax_parts() -> Backend:
+    """A device that has what a softmax is made of, and no softmax."""
+    made = Backend(Device("explained"), strided, payload=np.ndarray, describe=lambda p: {"dtype": tp.float32})
+    made.kernels(subtract=np.subtract, exp=np.exp, divide=np.divide)
+    made.kernel("max")(lambda x, *, axis, keepdims: x.max(axis, keepdims=keepdims))
+    made.kernel("sum")(lambda x, *, axis, keepdims: x.sum(axis, keepdims=keepdims))
+    made.from_("cpu.strided")(lambda x: x)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _registered() -> Iterator[None]:
+    register(_softmax_parts())
+    yield
+    tp.plugins.unregister(None)
+
+
+PLAIN = wrap(key(Device("explained"), strided, tp.float32), np.ones((2, 2), np.float32))
+
+
+@composite(namespace="explained")
+def swish(x: Tensor, /) -> Tensor:
+    """X / (1 + exp(-x))."""
+    return x / (1 + tp.exp(-x))
+
+
+@composite(namespace="explained")
+def outer(x: Tensor, /) -> Tensor:
+    return tp.softmax(x)
+
+
+@composite(namespace="explained")
+def reads(x: Tensor, /) -> Tensor:
+    y = tp.exp(x)
+    return y if y.sum().item() > 0 else x
+
+
+@composite(namespace="explained")
+def looks_inside(x: Tensor, /) -> Tensor:
+    return x * len(payload(x).data)
+
+
+@composite(namespace="explained")
+def falls_back(x: Tensor, /) -> Tensor:
+    try:
+        return tp.exp(x)
+    except NoKernelError:
+        return tp.exp(x.to(layout="strided"))
+
+
+@pytest.fixture
+def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every kernel, hook and conversion that is registered raises when it is called."""
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise AssertionError("a kernel ran")
+
+    for kernel in [k for entries in kernels.kernels.values() for k in entries]:
+        monkeypatch.setattr(kernel, "fn", refuse)
+    for point in kernels.points:
+        for hook in ("to_strided", "from_strided", "describe", "coerce", "aliases"):
+            if getattr(point, hook) is not None:
+                monkeypatch.setattr(point, hook, refuse)
+    tp.plugins.changed()
+    yield
+    monkeypatch.undo()
+    tp.plugins.changed()
+
+
+CALLS: dict[str, tuple[Any, ...]] = {
+    "dense": (tp.add, X, tp.asarray([1, 2])),
+    "scalar": (tp.add, X, 1.0),
+    "sparse": (tp.add, S, S),
+    "mixed": (tp.matmul, S, X),
+    "recorded": (tp.exp, W),
+    "quantized": (tp.matmul, X, Q),
+    "blocked": (tp.tanh, BLOCKED),
+    "hooks around a decomposition": (tp.softmax, BLOCKED),
+    "decomposed": (tp.softmax, PLAIN),
+    "decomposed, mixed": (tp.softmax, S),
+    "decomposed, recorded": (tp.mean, W),
+    "a user's": (swish, X),
+    "a user's, recorded": (swish, W),
+    "list": (tp.concat, [X] * 40),
+    "array": (tp.add, X, np.ones((2, 2), np.float32)),
+    "creation": (tp.zeros, (2, 3)),
+    "conversion": (tp.to, S),
+    "view": (tp.permute_dims, X, (1, 0)),
+    "in place": (tp.ops.elementwise.add_, tp.ones((2,)), 1.0),
+    "frozen in place": (tp.ops.elementwise.add_, X.to(layout="sparse_coo"), S),
+    "meta": (tp.softmax, X.to("meta")),
+    "no kernel": (tp.exp, Q),
+    "two devices": (tp.add, X, X.to("meta")),
+    "wrong shapes": (tp.matmul, X, tp.ones((3,))),
+}
+
+
+@pytest.mark.usefixtures("_registered", "nothing_runs")
+@pytest.mark.parametrize("name", CALLS)
+def test_nothing_runs_and_nothing_is_left(name: str) -> None:
+    operator, *args = CALLS[name]
+    plans = {row: dict(row.plans) for row in rows.values()}
+    before, mode = counters.resolutions, get_mode()
+    walk = tp.explain(operator, *args)
+    assert counters.resolutions == before
+    assert get_mode() is mode
+    assert {row: dict(row.plans) for row in rows.values()} == plans
+    text = str(walk)
+    assert repr(walk) == text
+    assert "/site-packages/" not in text
+    assert str(Path(__file__).parents[1]) not in text
+    assert json.loads(json.dumps(walk.to_dict()))["operator"] == walk.operator
+
+
+# The sparse kernel of the second refuses these shapes when it runs, which no walk can know.
+REFUSED = ("no kernel", "two devices", "wrong shapes", "decomposed, mixed")
+
+
+@pytest.mark.parametrize("name", [n for n in CALLS if n not in REFUSED])
+def test_the_walk_tells_what_the_call_gives(name: str) -> None:
+    operator, *args = CALLS[name]
+    walk = tp.explain(operator, *args)
+    out = operator(*args)
+    assert walk.error is None
+    assert walk.unknown == ""
+    assert (walk.result, walk.shape) == (str(out._key), out.shape)
+
+
+def test_same_data_as_the_plan() -> None:
+    walk, res = tp.explain(tp.add, S, X), resolve(tp.add, S, X)
+    assert walk.resolution.kernel is res.kernel
+    assert walk.resolution.out is res.out
+    assert [c.verdict for c in walk.candidates].count("chosen") == 1
+
+
+def test_sparse_and_dense_names_both_layouts_the_rule_and_the_package() -> None:
+    walk = tp.explain(tp.add, S, X)
+    assert [(a.name, a.key) for a in walk.arguments] == [
+        ("x1", "cpu.sparse_coo.float32"),
+        ("x2", "cpu.strided.float32"),
+    ]
+    winner = walk.candidates[0]
+    assert (winner.verdict, winner.kernel, winner.why) == ("chosen", "add_sparse_dense", "the only one that fits")
+    assert winner.provider.startswith("tripoint-sparse-coo ")
+    assert winner.where.startswith("tripoint_sparse_coo/_kernels.py:")
+    assert walk.gave == {
+        "device": "of x1, x2",
+        "layout": "stated by the kernel",
+        "dtype": "by the operator's rule 'promoted'",
+    }
+    missed = next(c for c in walk.candidates if c.pattern == "cpu.strided.plain")
+    assert (missed.verdict, missed.why) == ("does not fit", "the layout of x1 is sparse_coo, not strided")
+    assert "unmanaged" in walk.allocator
+
+
+def test_why_the_winner_won() -> None:
+    walk = tp.explain(tp.multiply, X.to(dtype=tp.bfloat16), 2)
+    assert walk.candidates[0].why == "narrower than the next on the dtype of x1: bfloat16, not plain"
+    assert walk.candidates[1].verdict == "fits"
+
+
+def test_casts_fills_and_what_takes_no_part() -> None:
+    walk = tp.explain(tp.add, X, tp.asarray([1, 2]))
+    assert walk.arguments[1].matched == "cpu.strided.float32"
+    assert walk.arguments[1].how == "cast to float32 by tripoint-dense-cpu:astype"
+    away = [c for c in walk.candidates if c.verdict == "takes no part"]
+    assert any(c.why == "tripoint-sparse-coo owns no point of this call and is not preferred" for c in away)
+    filled = tp.explain(tp.add, X.to("meta"), 2)
+    assert filled.arguments[1].how.startswith("made a 0-d meta.strided.float32 by tripoint:")
+    assert filled.allocator == "none: a shape has no memory"
+
+
+def test_layers() -> None:
+    assert tp.explain(tp.exp, W).layers == ("autograd",)
+    with tp.no_grad():
+        assert tp.explain(tp.exp, W).layers == ()
+    assert tp.explain(tp.exp, X).layers == ()
+
+
+def test_a_decomposition_is_walked_on_the_real_keys() -> None:
+    walk = tp.explain(tp.softmax, S, axis=0)
+    assert walk.how == "decomposition"
+    assert [p.operator for p in walk.parts] == ["max", "subtract", "exp", "sum", "divide"]
+    assert [p.arguments[0].key for p in walk.parts[:2]] == ["cpu.sparse_coo.float32"] * 2
+    assert walk.parts[0].shape == (1, 2)
+    assert walk.parts[0].candidates[0].kernel == "maximum_axes"
+    whole = tp.explain(tp.softmax, PLAIN)
+    assert [p.candidates[0].provider for p in whole.parts] == ["the running program"] * 5
+    assert {p.result for p in whole.parts} == {"explained.strided.float32"}
+    recorded = tp.explain(swish, W)
+    assert all(p.layers == ("autograd",) for p in recorded.parts)
+    assert recorded.result == "autograd<cpu.strided.float32>"
+    assert "gradients are wanted of its parts" in recorded.steps[0]
+    hidden = next(c for c in tp.explain(tp.nn.linear, X, W).candidates if c.kernel == "linear")
+    assert "gradients are wanted and linear has no derivative" in hidden.why
+
+
+def test_parts_within_parts_and_within_hooks() -> None:
+    walk = tp.explain(outer, S)
+    assert [p.operator for p in walk.parts] == ["softmax"]
+    assert len(walk.parts[0].parts) == 5
+    hooked = tp.explain(tp.softmax, BLOCKED)
+    assert hooked.how == "hooks"
+    assert hooked.parts[0].arguments[0].key == "cpu.strided.float32"
+
+
+def test_a_view_that_is_behind_is_not_derived_again_by_looking() -> None:
+    base = tp.ones((2,)) * 1.0
+    view = base[:1]
+    base += tp.ones((2,)).requires_grad_()
+    before = view._key
+    walk = tp.explain(tp.exp, view)
+    assert walk.layers == ("autograd",)
+    assert view._key is before
+    assert tp.exp(view).requires_grad
+
+
+def test_refusals_are_part_of_the_walk() -> None:
+    walk = tp.explain(tp.exp, Q)
+    assert isinstance(walk.error, NoKernelError)
+    assert walk.result is None
+    assert {c.verdict for c in walk.candidates} == {"does not fit", "takes no part"}
+    assert "raises NoKernelError:" in str(walk)
+    deep = tp.explain(outer, Q)
+    assert isinstance(deep.error, NoKernelError)
+    assert deep.error.chain == ["softmax", "explained::outer"]
+    assert deep.parts[0].parts[-1].operator == "max"
+    assert str(deep).count("raises NoKernelError") == 1
+    assert isinstance(tp.explain(tp.add, X, X.to("meta")).error, DeviceError)
+    assert isinstance(tp.explain(tp.matmul, X, tp.ones((3,))).error, ShapeError)
+    assert isinstance(tp.explain(tp.add, X, "text").error, ArgumentError)
+    with pytest.raises(NoKernelError) as caught:
+        outer(Q)
+    assert str(caught.value) == str(deep.error)
+
+
+def test_a_body_that_catches_goes_on_as_it_would() -> None:
+    walk = tp.explain(falls_back, S)
+    assert [(p.operator, p.error is None) for p in walk.parts] == [("exp", False), ("to", True), ("exp", True)]
+    assert walk.result == "cpu.strided.float32"
+
+
+def test_where_only_values_tell_the_walk_ends_and_says_so() -> None:
+    walk = tp.explain(reads, X)
+    assert walk.unknown == "to_list gives values"
+    assert [p.operator for p in walk.parts][:2] == ["exp", "sum"]
+    assert walk.result is None
+    inside = tp.explain(looks_inside, X)
+    assert "AttributeError in the body of explained::looks_inside, which meets no values here" in inside.unknown
+    assert tp.explain(tp.ops.conversion.to_list, X).candidates[0].verdict == "chosen"
+
+
+def test_calls_that_are_none() -> None:
+    with pytest.raises(ArgumentError, match="missing a required argument: 'x2'"):
+        tp.explain(tp.add, X)
+    with pytest.raises(ArgumentError, match="unexpected keyword argument 'axes'"):
+        tp.explain(tp.sum, X, axes=1)
+    with pytest.raises(RegistrationError, match="no Tripoint operator"):
+        tp.explain(len, X)
+
+
+def test_the_module_does_not_hide_the_function() -> None:
+    program = (
+        "import tripoint as tp, tripoint.explanation\n"
+        "try:\n    import tripoint.explain\nexcept ModuleNotFoundError:\n    pass\n"
+        "assert callable(tp.explain) and tp.explain is tripoint.explanation.explain\n"
+        "print(tp.explain(tp.exp, tp.zeros((2,), device='meta')).result)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == "meta.strided.float32"
