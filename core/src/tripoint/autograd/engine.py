@@ -62,9 +62,10 @@ def _seed(tensor: Tensor, gradient: Tensor | None, create_graph: bool) -> Tensor
         if tensor._payload.shape == () and not create_graph:
             # Nobody keeps a seed or writes into it, so one per key serves every backward.
             key = tensor._key.base
-            return _seeds.get(key) or _seeds.setdefault(
-                key, ones((), dtype=tensor.dtype.gradient, device=tensor.device)
-            )
+            seed = _seeds.get(key)
+            if seed is None:
+                seed = _seeds[key] = ones((), dtype=tensor.dtype.gradient, device=tensor.device)
+            return seed
         if tensor.size != 1:
             raise AutogradError(
                 f"backward of a tensor of shape {tensor.shape}: it has {tensor.size} elements; reduce it to one, as by "
@@ -146,26 +147,29 @@ def _walk(
     roots: list[tuple[Any, Tensor]], retain_graph: bool | None, create_graph: bool, wanted: dict[Any, Any] | None
 ) -> None:
     retain = create_graph if retain_graph is None else retain_graph
-    waiting: dict[Any, int] = {}
+    waiting: dict[Any, int] = {node: 0 for node, _ in roots}  # for how many gradients each node waits
     users: dict[Any, list[Any]] = {}
-    stack = [node for node, _ in roots]
-    seen = set(stack)
+    stack = list(waiting)
     while stack:
         node = stack.pop()
-        if node.inputs is None:
+        inputs = node.inputs
+        if inputs is None:
             if wanted is not None and node in wanted:
                 continue
             raise AutogradError(
                 f"backward has already been run through {node.rule.name} and its record was freed; "
                 "pass retain_graph=True to the first backward"
             )
-        for parent in node.inputs:
-            if parent is not None:
-                waiting[parent] = waiting.get(parent, 0) + 1
-                if wanted is not None:
-                    users.setdefault(parent, []).append(node)
-                if parent not in seen:
-                    seen.add(parent)
+        for parent in inputs:
+            if parent is None:
+                continue
+            if wanted is not None:
+                users.setdefault(parent, []).append(node)
+            if parent in waiting:
+                waiting[parent] += 1
+            else:
+                waiting[parent] = 1
+                if type(parent) is not Leaf:
                     stack.append(parent)
     if wanted is not None:
         waiting = _towards(wanted, users)
@@ -183,14 +187,14 @@ def _walk(
             else:
                 grads[node] = _fit(seed, node)
                 borrowed.add(node)
-                if not waiting.get(node):
+                if not waiting[node]:
                     ready.append(node)
         while ready:
             node = ready.pop()
             g = grads.pop(node)
             if wanted is not None and node in wanted:
                 wanted[node] = copy(g) if node in borrowed and not create_graph else g
-            if node.__class__ is Leaf:
+            if type(node) is Leaf:
                 if wanted is None:
                     _land(node, g, node in borrowed, create_graph)
                 continue
@@ -207,14 +211,15 @@ def _walk(
                     f"the derivative of {rule.name} gave {len(parts)} gradients for {len(inputs)} operands"
                 )
             for parent, part in zip(inputs, parts):
-                if parent not in waiting:  # no gradient is wanted there
+                if parent is None or (wanted is not None and parent not in waiting):  # no gradient is wanted there
                     continue
                 if part is not None:
                     if type(part) is not Tensor:
                         raise AutogradError(
                             f"the derivative of {rule.name} gave a {type(part).__name__}; gradients are tensors, or None"
                         )
-                    key = parent.key
+                    leaf = type(parent) is Leaf
+                    key = parent.key if leaf else parent.rule.out
                     if (
                         part._payload.shape != parent.shape
                         or part._key.base is not key
@@ -226,7 +231,7 @@ def _walk(
                         borrowed.discard(parent)
                     else:
                         grads[parent] = part
-                        if (parent.__class__ is Leaf or wanted is not None) and (  # somebody will keep it
+                        if (leaf or wanted is not None) and (  # somebody will keep it
                             part is g or part._alias is not None or any(part is s for s in node.saved)
                         ):
                             borrowed.add(parent)

@@ -284,7 +284,7 @@ def _positions(indices: Array, size: int, what: str, smallest: int) -> Array:
     if indices.dtype.kind not in "iu":
         raise IndexingError(f"{what}: positions must be integers, not {indices.dtype}")
     unsigned = _unsigned.get(indices.dtype) if smallest == 0 else None
-    if unsigned is not None and indices.size and indices.view(unsigned).max() < size:
+    if unsigned is not None and indices.size and np.maximum.reduce(indices.view(unsigned), axis=None) < size:
         return indices  # one pass: a negative position is a huge unsigned one
     if indices.size:
         low, high = int(indices.min()), int(indices.max())
@@ -507,10 +507,18 @@ def cross_entropy(logits: Array, labels: Array) -> Any:
     return np.asarray(np.add.reduce(each) / count, dtype=logits.dtype)
 
 
+_numbers = np.arange(1024)
+_numbers.flags.writeable = False
+
+
+def _row_numbers(count: int) -> Array:
+    return _numbers[:count] if count <= 1024 else np.arange(count)
+
+
 def nll_loss(x: Array, labels: Array) -> Any:
     """Minus the mean at the labels; of no rows NaN."""
     rows, classes = x.shape
-    chosen = x[np.arange(rows), _positions(labels, classes, "labels", 0)]
+    chosen = x[_row_numbers(rows), _positions(labels, classes, "labels", 0)]
     if _wide(x):
         chosen = chosen.astype(np.float32)
     return np.asarray(np.add.reduce(chosen) / -rows if rows else np.nan, dtype=x.dtype)
@@ -518,10 +526,11 @@ def nll_loss(x: Array, labels: Array) -> Any:
 
 def nll_loss_back(g: Array, labels: Array, *, shape: Shape) -> Array:
     """``-g / N`` at the labels."""
-    rows, classes = shape
+    rows = shape[0]
     out = np.zeros(shape, g.dtype)
     if rows:
-        out[np.arange(rows), _positions(labels, classes, "labels", 0)] = g / g.dtype.type(-rows)
+        # The labels were checked when the loss was computed, and have not changed since: backward would have refused.
+        out[_row_numbers(rows), labels] = g / -rows
     return out
 
 
