@@ -185,12 +185,12 @@ def _backend(res: Resolution, keyed: dict[str, Any], hooked: bool = False) -> Re
     row, keys, slots, target = res.row, res.keys, res.slots, res.target
     tensors = [k for k in keys if k.is_tensor]
     result: DType | None = None
-    if row.name in ("to", "astype"):
+    if row.kind == "convert":
         return _conversion(res, keyed)
     rule = row.dtype
     cast = keys
     if rule is not None and not row.target and tensors:
-        if all(k.dtype.is_plain for k in keys if k is not ABSENT) or rule.name == "kept":
+        if all(k.dtype.is_plain for k in keys if k is not ABSENT) or rule.opaque:
             dtypes = tuple(None if k is ABSENT else k.dtype for k in keys)
             wanted, result = rule(row.name, dtypes, keyed)
             res.casts = tuple(

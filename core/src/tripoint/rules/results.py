@@ -17,15 +17,28 @@ Computed = tuple[tuple[DType | None, ...], DType]
 
 class DTypeRule:
     """``rule(operator, dtypes, keyed metadata)`` gives the dtype each operand is cast to (``None``: as it is) and the
-    result's dtype. ``differentiable`` says whether results can carry gradients: always, never, or by their dtype.
+    result's dtype.
+
+    Args:
+        name: for explanations.
+        fn: the rule; a DTypeError says which dtypes the operator does not take.
+        differentiable: whether results can carry gradients, if their dtype can.
+        opaque: whether the rule holds for opaque dtypes too; otherwise a kernel on one states ``out=``.
     """
 
-    __slots__ = ("differentiable", "fn", "name")
+    __slots__ = ("differentiable", "fn", "name", "opaque")
 
-    def __init__(self, name: str, fn: Callable[[str, DTypes, dict[str, Any]], Computed], differentiable: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        fn: Callable[[str, DTypes, dict[str, Any]], Computed],
+        differentiable: bool,
+        opaque: bool = False,
+    ) -> None:
         self.name = name
         self.fn = fn
         self.differentiable = differentiable
+        self.opaque = opaque
 
     def __call__(self, operator: str, dtypes: DTypes, keyed: dict[str, Any]) -> Computed:
         return self.fn(operator, dtypes, keyed)
@@ -81,7 +94,7 @@ def compared(accepted: Accepted = dt.plain) -> DTypeRule:
 
 def truth() -> DTypeRule:
     """Operands as they are; the result is bool."""
-    return DTypeRule("truth", lambda operator, dtypes, keyed: ((None,) * len(dtypes), dt.bool_), False)
+    return DTypeRule("truth", lambda operator, dtypes, keyed: ((None,) * len(dtypes), dt.bool_), False, opaque=True)
 
 
 def logical() -> DTypeRule:
@@ -119,7 +132,7 @@ def kept(accepted: Accepted | None = None) -> DTypeRule:
             _check(operator, first, accepted)
         return (None,) * len(dtypes), first
 
-    return DTypeRule("kept", rule, True)
+    return DTypeRule("kept", rule, True, opaque=True)
 
 
 def accumulated() -> DTypeRule:
