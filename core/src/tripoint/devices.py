@@ -24,11 +24,12 @@ class Device:
         indexed: whether devices of this type come in several.
     """
 
-    __slots__ = ("index", "indexed", "type")
+    __slots__ = ("_hash", "index", "indexed", "type")
 
     type: str
     index: int | None
     indexed: bool
+    _hash: int
 
     def __new__(cls, type: str, index: int | None = None, *, indexed: bool = False) -> Device:
         if not type or not isinstance(type, str) or not type.replace("_", "a").isalnum():
@@ -43,8 +44,15 @@ class Device:
         if found is None:
             made = object.__new__(cls)
             made.type, made.index, made.indexed = ident
+            made._hash = hash(str(made))
             found = _interned.setdefault(ident, made)
         return found
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, str) and other == str(self))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"

@@ -109,6 +109,13 @@ class DType:
         """Whether the dtype belongs to a class of plain dtypes."""
         return self.family is not None
 
+    def __eq__(self, other: object) -> bool:
+        # A name is accepted wherever a dtype is, so it compares as one too; otherwise a dtype is itself alone.
+        return self is other or (isinstance(other, str) and other == self.name)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def __repr__(self) -> str:
         return f"tripoint.{self.name}"
 

@@ -45,6 +45,12 @@ class Layout:
         """This layout with parameters, as a target of conversions: ``x.to(layout=tripoint.layouts.blocked("nChw16c"))``."""
         return LayoutSpec(self, args, tuple(sorted(params.items())))
 
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, str) and other == self.name)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def __str__(self) -> str:
         return self.name
 

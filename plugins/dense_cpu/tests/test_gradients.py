@@ -689,7 +689,8 @@ def test_a_changed_saved_operand_names_the_operator():
         (lambda y: tp.max(y), "max: its operand x"),
         (lambda y: nn.relu(y), "relu: its operand x"),
         (lambda y: y + 1, None),
-        (lambda y: y / tp.ones((2,)).requires_grad_(), None),
+        (lambda y: y / tp.ones((2,)).requires_grad_(), "divide: its operand x1"),
+        (lambda y: y / 2, None),
     ]
     for fn, words in cases:
         x = tp.asarray([1.0, 2.0]).requires_grad_()

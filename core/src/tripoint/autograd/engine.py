@@ -83,24 +83,30 @@ def _seed(tensor: Tensor, gradient: Tensor | None, create_graph: bool) -> Tensor
 
 def gradients(
     outputs: Tensor | Sequence[Tensor],
-    inputs: Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
     gradient: Tensor | None = None,
     *,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-) -> list[Tensor | None]:
+) -> Any:
     """The gradients of ``outputs`` (their sum, weighted by ``gradient``) by each of ``inputs``; ``.grad`` stays as it is.
 
     Returns:
-        One gradient per input, ``None`` for an input that the outputs do not depend on.
+        A list of one gradient per input (one gradient when ``inputs`` is a tensor), ``None`` for an input that the
+        outputs do not depend on.
 
     Raises:
+        ArgumentError: something that is no tensor.
         AutogradError: as `backward`, or an input that is not recorded.
     """
-    roots = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    single = isinstance(inputs, Tensor)
+    roots, wants = ([x] if isinstance(x, Tensor) else x for x in (outputs, inputs))
+    for name, given in (("outputs", roots), ("inputs", wants)):
+        if not isinstance(given, (list, tuple)) or not all(isinstance(t, Tensor) for t in given):
+            raise ArgumentError(f"gradients: {name} must be a tensor or a list of tensors, not {given!r:.60}")
     seeds = [(t._node, s) for t in roots for s in [_seed(t, gradient, create_graph)]]
     wanted: dict[Any, Tensor | None] = {}
-    for t in inputs:
+    for t in wants:
         refresh(t)
         if not t._key.autograd:
             raise AutogradError(
@@ -109,7 +115,8 @@ def gradients(
         wanted[t._node] = None
     seeds = [(r._node, s) for r, (_, s) in zip(roots, seeds, strict=True)]
     _walk(seeds, retain_graph, create_graph, wanted)
-    return [wanted[t._node] for t in inputs]
+    found = [wanted[t._node] for t in wants]
+    return found[0] if single else found
 
 
 def grad(fn: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
@@ -118,7 +125,9 @@ def grad(fn: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -> Callabl
     Nests: ``grad(grad(f))`` is the second derivative.
     """
     several = not isinstance(argnums, int)
-    at = list(argnums) if not isinstance(argnums, int) else [argnums]
+    at = [argnums] if isinstance(argnums, int) else list(argnums)
+    if not all(isinstance(i, int) for i in at):
+        raise ArgumentError(f"grad: argnums must be an int or several, not {argnums!r}")
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
         values = list(args)
@@ -126,6 +135,10 @@ def grad(fn: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -> Callabl
             if isinstance(a, Tensor):
                 refresh(a)  # before its key is read: a view may have to take its base's history first
         for i in at:
+            if not -len(values) <= i < len(values):
+                raise ArgumentError(
+                    f"grad: argnums names argument {i}; the call has {len(values)} positional arguments"
+                )
             if not isinstance(values[i], Tensor):
                 raise ArgumentError(f"grad: argument {i} must be a tensor, not a {type(values[i]).__name__}")
             outer = values[i]

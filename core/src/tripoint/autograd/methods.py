@@ -62,6 +62,7 @@ def set_grad(self: Tensor, value: Tensor | None) -> None:
 
     Raises:
         AutogradError: no gradients are asked for.
+        AutogradError: another dtype or device.
         ShapeError: another shape.
     """
     if not isinstance(self._node, Leaf):
@@ -73,6 +74,11 @@ def set_grad(self: Tensor, value: Tensor | None) -> None:
             raise ArgumentError(f"a gradient is a tensor or None, not a {type(value).__name__}")
         if value.shape != self.shape:
             raise ShapeError(f"the gradient has shape {value.shape}, the tensor has shape {self.shape}")
+        if value.device is not self.device or value.dtype is not self.dtype.gradient:
+            raise AutogradError(
+                f"the gradient is {value.dtype} on {value.device}; a gradient of this tensor is {self.dtype.gradient} on "
+                f"{self.device}"
+            )
     self._node.grad = value
 
 

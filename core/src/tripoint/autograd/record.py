@@ -230,7 +230,7 @@ def _inplace(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], mode
                 return again(op, values)
         operands = values[:count]
         wanted = tuple(isinstance(v, Tensor) and v._key.autograd for v in operands)
-        if not any(wanted):
+        if not any(wanted) or x1.dtype.gradient is None:  # what becomes an integer carries no gradient
             return next_plan(*values)
         rule = rules.get(wanted)
         if rule is None:

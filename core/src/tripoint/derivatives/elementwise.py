@@ -37,7 +37,8 @@ def _over(g: Tensor, x: Any) -> Tensor:
 derivative(
     ops.divide,
     x1=lambda g, x2: _over(g, x2),
-    x2=lambda g, x2, out: negative(divide_back(multiply_back(g, out), x2)),
+    # The quotient is made again instead of saved: users often go on to change it in place.
+    x2=lambda g, x1, x2: negative(divide_back(multiply_back(g, divide(x1, x2)), x2)),
 )
 derivative(ops.multiply_back, g=lambda v, slope: multiply_back(v, slope), slope=lambda v, g: multiply(v, g))
 derivative(
@@ -63,7 +64,9 @@ def _pow_x2(g: Tensor, x1: Any, out: Tensor) -> Tensor | None:
     import math
 
     if not isinstance(x1, Tensor):
-        return None if x1 == 0 else multiply(g, multiply(out, math.log(x1) if x1 > 0 else math.nan))
+        if x1 == 0:  # flat wherever it is finite
+            return multiply(g, 0.0)
+        return multiply(g, multiply(out, math.log(x1) if x1 > 0 else math.nan))
     zero = equal(x1, 0)
     return multiply_back(g, where(zero, 0.0, multiply(out, log(where(zero, 1.0, x1)))))
 

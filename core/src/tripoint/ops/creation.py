@@ -13,7 +13,7 @@ from tripoint.devices import Device
 from tripoint.dispatcher.calls import adopt, call_row, number_kind
 from tripoint.dispatcher.declare import composite, primitive
 from tripoint.dtypes import DType, as_dtype
-from tripoint.errors import AliasError, ArgumentError, DTypeError, NoKernelError, ShapeError, shown
+from tripoint.errors import AliasError, ArgumentError, AutogradError, DTypeError, NoKernelError, ShapeError, shown
 from tripoint.kernels import row_of
 from tripoint.keys import SCALARS
 from tripoint.layouts import Layout, LayoutSpec
@@ -63,6 +63,10 @@ def _full(shape: Shape, *, fill_value: Scalar, dtype: What = None, device: Place
 def full(shape: Shape, fill_value: Scalar, *, dtype: What = None, device: Place = None, layout: How = None) -> Tensor:
     """A tensor of one value; the dtype is the value's (a float gives the default floating dtype) unless named."""
     value: Any = fill_value
+    if isinstance(value, Tensor) and value._key.autograd:
+        raise AutogradError(
+            "fill_value is a recorded tensor, and full would drop its gradient; use broadcast_to(x, shape)"
+        )
     if _is_scalar(value):
         value = value.item()
     kind = number_kind(value)
@@ -327,7 +331,8 @@ def _read_list(obj: Any) -> tuple[Any, DType, bool]:
             break
     flat = level
     if builtins.any(hasattr(v, "__array__") or isinstance(v, Tensor) for v in flat):
-        if builtins.all(isinstance(v, (bool, int, float, complex)) or _is_scalar(v) for v in flat):
+        recorded = builtins.any(isinstance(v, Tensor) and v._key.autograd for v in flat)
+        if not recorded and builtins.all(isinstance(v, (bool, int, float, complex)) or _is_scalar(v) for v in flat):
             return _unwrapped(obj), _joined(flat), False
         return list(obj), dt.Defaults.floating, True
     return obj, _kind_of(flat), False

@@ -9,11 +9,11 @@ from tripoint import kernels
 from tripoint.devices import Device
 from tripoint.dispatcher.declare import dunder
 from tripoint.dtypes import DType
-from tripoint.errors import AliasError, ArgumentError, LayoutError, NotBuiltYetError, ShapeError
+from tripoint.errors import AliasError, ArgumentError, AutogradError, LayoutError, NotBuiltYetError, ShapeError
 from tripoint.layouts import Layout, LayoutSpec
 from tripoint.ops import conversion, creation, elementwise, indexing, linalg, manipulation, reductions
 from tripoint.storage import Storage
-from tripoint.tensor import Tensor
+from tripoint.tensor import Operand, Tensor
 
 _BINARY: dict[str, Any] = {
     "add": elementwise.add,
@@ -245,7 +245,14 @@ def storage(self: Tensor) -> Storage:
 
 
 def shares_memory(a: Tensor, b: Tensor, /) -> bool:
-    """Whether writing into one tensor can change the other."""
+    """Whether writing into one tensor can change the other.
+
+    Raises:
+        ArgumentError: one of them is no tensor.
+    """
+    for t in (a, b):
+        if not isinstance(t, Tensor):
+            raise ArgumentError(f"shares_memory takes two tensors, not a {type(t).__name__}")
     if a.device is not b.device or a.layout is not b.layout:
         return False
     point = kernels.find_point(a._key)
@@ -289,20 +296,43 @@ def represent(self: Tensor) -> str:
     return f"tensor(shape={self.shape}, {', '.join(tail)})"
 
 
-def _unpickled(data: Any, device: str, layout: str, dtype: str) -> Tensor:
-    return creation.asarray(data, device=device, layout=layout, dtype=dtype)
+def as_format(self: Tensor, spec: str) -> str:
+    """One element as its number is formatted; a tensor of several only without a format."""
+    if not spec:
+        return str(self)
+    return format(_one(self, "format()"), spec)
+
+
+def contains(self: Tensor, value: Operand) -> bool:
+    """Whether some element equals ``value``."""
+    return as_bool(reductions.any(elementwise.equal(self, value)))
+
+
+def copied(self: Tensor) -> Tensor:
+    """For ``copy.copy``: memory of its own, recorded as a copy is."""
+    return conversion.copy(self)
+
+
+def _unpickled(data: Any, device: str, layout: str, dtype: str, wanted: bool = False) -> Tensor:
+    out = creation.asarray(data, device=device, layout=layout, dtype=dtype)
+    return out.requires_grad_() if wanted else out
 
 
 def reduce(self: Tensor, protocol: int) -> Any:
-    """Pickle strided tensors on the CPU by their NumPy array.
+    """Pickle strided tensors on the CPU by their NumPy array. That gradients are wanted is kept, the gradient is not.
 
     Raises:
+        AutogradError: the tensor was computed from recorded ones, which a pickle cannot hold.
         NotBuiltYetError: any other point.
     """
+    if not self.is_leaf:
+        raise AutogradError(
+            "a tensor that was computed from recorded ones cannot be pickled or deep-copied; detach() it"
+        )
     key = self._key.base
     if key.layout.name != "strided" or not key.dtype.is_plain or key.device.type != "cpu":
         raise NotBuiltYetError(f"pickling a tensor on {key} is planned; convert it to cpu.strided first")
-    return _unpickled, (numpy(self), "cpu", "strided", key.dtype.name)
+    return _unpickled, (numpy(self), "cpu", "strided", key.dtype.name, self.requires_grad)
 
 
 def fill() -> None:
@@ -329,6 +359,9 @@ def fill() -> None:
         "__iter__": iterate,
         "__repr__": represent,
         "__reduce_ex__": reduce,
+        "__copy__": copied,
+        "__format__": as_format,
+        "__contains__": contains,
         "__hash__": object.__hash__,
         "T": property(transposed),
         "mT": property(manipulation.matrix_transpose),

@@ -9,6 +9,7 @@ from tripoint import dtypes as dt
 from tripoint import rules
 from tripoint.dispatcher.declare import composite, primitive
 from tripoint.dtypes import DType
+from tripoint.ops.conversion import astype
 from tripoint.ops.elementwise import divide
 from tripoint.tensor import Tensor
 
@@ -80,4 +81,6 @@ def mean(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     count = 1
     for a in axes:
         count *= x.shape[a]
+    if x.dtype in dt.floating and x.dtype.bits < 32:  # neither the sum nor the count need fit in half precision
+        return astype(divide(sum(x, axis=axes, dtype=dt.float32, keepdims=keepdims), count), x.dtype)
     return divide(sum(x, axis=axes, keepdims=keepdims), count)

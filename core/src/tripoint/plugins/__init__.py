@@ -50,6 +50,8 @@ __all__ = ["Plugin", "Registry", "block", "listed", "prefer", "report", "unblock
 
 
 def _named(name: str) -> Plugin:
+    if not isinstance(name, str):
+        raise PluginError(f"a plugin is named by a string, not {name!r}")
     plugin = found().get(normalise(name))
     if plugin is None:
         plugin = next((p for p in found().values() if name in p.provides), None)

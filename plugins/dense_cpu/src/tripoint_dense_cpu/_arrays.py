@@ -315,6 +315,8 @@ def assign(x1: Array, x2: Any) -> Array:
 
 def assign_(x1: Array, x2: Any) -> None:
     """``x2`` written into ``x1``; a Python number out of range raises before anything is written."""
+    if not x1.flags.writeable:  # which copyto does not notice when both are the same memory
+        raise ValueError("read-only")  # the core words it
     np.copyto(x1, x2 if isinstance(x2, np.ndarray) else number(x2, x1.dtype), casting="unsafe")
 
 
@@ -384,10 +386,30 @@ def relu_back(g: Array, x: Array) -> Array:
 # Reductions ----------------------------------------------------------------------------------------------------------
 
 
+_LONG = 4096
+
+
+def _long_sum(x: Array, axis: Shape, keepdims: bool) -> Any:
+    """Sum over leading axes in blocks: NumPy adds row to row there, and float32 stops counting at 2**24."""
+    first = axis[0]
+    starts = np.arange(0, x.shape[first], _LONG // 4)
+    parts = np.add.reduceat(x, starts, axis=first)
+    return sum_blocks(parts, axis, keepdims)
+
+
+def sum_blocks(parts: Array, axis: Shape, keepdims: bool) -> Any:
+    """The sum of partial sums."""
+    if parts.shape[axis[0]] > _LONG:
+        return _long_sum(parts, axis, keepdims)
+    return np.add.reduce(parts, axis, None, None, keepdims)
+
+
 def sum(x: Array, *, axis: Shape, keepdims: bool, target: Key) -> Any:
     """Sum in the result's dtype; half precision is accumulated in float32."""
     dtype = numpy_dtype(target.dtype)
     if x.dtype is dtype and (dtype is _float32 or dtype is _float64) and axis:
+        if x.shape[axis[0]] > _LONG and axis[-1] != x.ndim - 1:
+            return _long_sum(x, axis, keepdims)
         return np.add.reduce(x, axis, None, None, keepdims)
     if dtype.itemsize == 2 and dtype.kind in "fV":
         return np.add.reduce(x, axis=axis, dtype=np.float32, keepdims=keepdims).astype(dtype)
@@ -404,14 +426,29 @@ def prod(x: Array, *, axis: Shape, keepdims: bool, target: Key) -> Any:
     return np.multiply.reduce(x, axis=axis, dtype=dtype, keepdims=keepdims)
 
 
+def _nothing(x: Array, axis: Any, keepdims: bool, dtype: np.dtype[Any]) -> Array:
+    """The result of reducing an array without elements, which is empty too or else refused by the operator's rule."""
+    axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    kept = [1 if i in axes else s for i, s in enumerate(x.shape) if keepdims or i not in axes]
+    if 0 not in kept:
+        raise ValueError("nothing to choose from")  # the operator's shape rule words it
+    return np.empty(kept, dtype)
+
+
+def _extreme(ufunc: Any, x: Array, axis: Shape, keepdims: bool) -> Any:
+    if not x.size and axis:
+        return _nothing(x, axis, keepdims, x.dtype)
+    return ufunc.reduce(x, axis=axis, keepdims=keepdims)
+
+
 def max(x: Array, *, axis: Shape, keepdims: bool) -> Any:
     """Largest element."""
-    return np.maximum.reduce(x, axis=axis, keepdims=keepdims)
+    return _extreme(np.maximum, x, axis, keepdims)
 
 
 def min(x: Array, *, axis: Shape, keepdims: bool) -> Any:
     """Smallest element."""
-    return np.minimum.reduce(x, axis=axis, keepdims=keepdims)
+    return _extreme(np.minimum, x, axis, keepdims)
 
 
 def all(x: Array, *, axis: Shape, keepdims: bool) -> Any:
@@ -426,11 +463,15 @@ def any(x: Array, *, axis: Shape, keepdims: bool) -> Any:
 
 def argmax(x: Array, *, axis: int | None, keepdims: bool) -> Any:
     """Position of the first largest element; the first NaN wins."""
+    if not x.size:
+        return _nothing(x, axis, keepdims, np.dtype(np.int64))
     return np.asarray(x.argmax(axis, keepdims=keepdims), dtype=np.int64)
 
 
 def argmin(x: Array, *, axis: int | None, keepdims: bool) -> Any:
     """Position of the first smallest element; the first NaN wins."""
+    if not x.size:
+        return _nothing(x, axis, keepdims, np.dtype(np.int64))
     return np.asarray(x.argmin(axis, keepdims=keepdims), dtype=np.int64)
 
 

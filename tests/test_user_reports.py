@@ -1,0 +1,174 @@
+"""Faults that users met, each as the smallest case of its kind."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import tripoint as tp
+from tripoint.errors import ArgumentError, AutogradError, PluginError, ReadOnlyError, ShapeError
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_mean_of_half_precision_needs_neither_sum_nor_count_to_fit(dtype):
+    assert tp.full((300, 300), 0.25, dtype=dtype).mean().item() == 0.25
+    assert tp.full((128,), 1024.0, dtype=dtype).mean().item() == 1024
+    x = tp.ones((70_000,), dtype=dtype).requires_grad_()
+    out = x.mean()
+    assert (out.item(), out.dtype) == (1, x.dtype)
+    out.backward()
+    assert x.grad.dtype is x.dtype
+    np.testing.assert_allclose(float(x.grad[0]), 1 / 70_000, rtol=1e-2)
+
+
+def test_a_copied_tensor_has_memory_of_its_own():
+    x = tp.asarray([1.0, 2.0]).requires_grad_()
+    z = x * x
+    w = copy.copy(x)
+    assert w.requires_grad
+    assert not tp.shares_memory(w, x)
+    with tp.no_grad():
+        w *= 10
+    z.sum().backward()
+    assert x.grad.tolist() == [2, 4]
+
+
+def test_pickles_keep_that_gradients_are_wanted_and_refuse_a_history():
+    x = tp.asarray([1.0, 2.0]).requires_grad_()
+    for other in (copy.deepcopy({"w": x})["w"], pickle.loads(pickle.dumps(x))):
+        assert other.requires_grad
+        assert other.is_leaf
+        assert other.tolist() == [1, 2]
+    assert not pickle.loads(pickle.dumps(x.detach())).requires_grad
+    with pytest.raises(AutogradError, match=r"detach\(\) it"):
+        copy.deepcopy(x * 2)
+
+
+def test_recorded_numbers_in_lists_stay_recorded():
+    x = tp.asarray(3.0).requires_grad_()
+    y = tp.asarray([[x, x * 2], [1.0, x]])
+    assert y.tolist() == [[3, 6], [1, 3]]
+    y.sum().backward()
+    assert x.grad.item() == 4
+    with pytest.raises(AutogradError, match="broadcast_to"):
+        tp.full((2,), x)
+
+
+def test_what_becomes_an_integer_is_not_recorded():
+    x = tp.asarray([1.5, 2.5]).requires_grad_()
+    y = tp.zeros((2,), dtype="int64")
+    y[:] = x
+    assert y.tolist() == [1, 2]
+    assert not y.requires_grad
+
+
+def test_zero_to_a_recorded_power_has_the_gradient_zero():
+    x = tp.asarray([1.0, 2.0]).requires_grad_()
+    (0.0**x).sum().backward()
+    assert x.grad.tolist() == [0, 0]
+
+
+def test_a_quotient_may_be_changed_in_place():
+    x = tp.asarray([1.0, 2.0], dtype="float64").requires_grad_()
+    y = 1 / (x * x + 1)
+    y -= 1.25
+    y.sum().backward()
+    v = np.array([1.0, 2.0])
+    np.testing.assert_allclose(x.grad.numpy(), -2 * v / (v * v + 1) ** 2)
+
+
+def test_shares_memory_takes_tensors():
+    x = tp.asarray([1.0])
+    for other in (x.numpy(), 3):
+        with pytest.raises(ArgumentError, match="shares_memory takes two tensors"):
+            tp.shares_memory(x, other)
+
+
+def test_long_sums_over_leading_axes_do_not_stop_at_two_to_the_24():
+    x = tp.broadcast_to(tp.ones((1, 1, 2)), (2**24 + 64, 1, 2))
+    assert x.sum(axis=0).tolist() == [[2**24 + 64] * 2]
+    assert x.sum(axis=(0, 1), keepdims=True).tolist() == [[[2**24 + 64] * 2]]
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(9000, 3, 2))
+    for axis in (0, (0, 1)):
+        np.testing.assert_allclose(tp.asarray(a).sum(axis=axis).numpy(), a.sum(axis=axis), rtol=1e-12)
+
+
+def test_a_name_compares_as_what_it_names():
+    x = tp.ones((2,))
+    assert x.dtype == "float32"
+    assert x.device == "cpu"
+    assert x.layout == "strided"
+    assert x.dtype != "float64"
+    assert x.device != "meta"
+    assert x.layout != "blocked"
+    assert x.dtype != tp.float64
+    assert x.dtype == tp.float32
+    assert {tp.float32: 1}["float32"] == 1
+    assert {x.device: 1}["cpu"] == 1
+    assert {x.layout: 1}["strided"] == 1
+
+
+def test_a_read_only_tensor_refuses_its_own_elements_too():
+    a = np.ones(3)
+    a.flags.writeable = False
+    x = tp.asarray(a)
+    with pytest.raises(ReadOnlyError):
+        x[:] = x
+    w = tp.asarray([1.0, 2.0]).requires_grad_()
+    p = w * 1
+    e = tp.broadcast_to(p, (2, 2))
+    with pytest.raises(ReadOnlyError):
+        e[0] = p
+    p.sum().backward()
+    assert w.grad.tolist() == [1, 1]
+
+
+def test_a_gradient_is_set_in_its_own_dtype_and_place():
+    x = tp.ones((2,)).requires_grad_()
+    for wrong in (tp.ones((2,), dtype="int8"), tp.ones((2,), device="meta")):
+        with pytest.raises(AutogradError, match="a gradient of this tensor is"):
+            x.grad = wrong
+    assert x.grad is None
+
+
+def test_gradients_and_grad_say_what_they_take():
+    x = tp.ones((2,)).requires_grad_()
+    assert tp.gradients((x * 3).sum(), x).tolist() == [3, 3]
+    for call in (
+        lambda: tp.gradients(x.sum(), [3]),
+        lambda: tp.gradients(3, [x]),
+        lambda: tp.grad(lambda a: 3.0)(x),
+        lambda: tp.grad(lambda a: a.sum(), argnums=1)(x),
+        lambda: tp.grad(lambda a: a.sum(), argnums="x"),
+    ):
+        with pytest.raises(ArgumentError):
+            call()
+
+
+@pytest.mark.parametrize("name", ["max", "min", "argmax", "argmin"])
+def test_the_extremes_of_nothing_along_an_axis_are_nothing(name):
+    x = tp.zeros((0, 0))
+    assert getattr(tp, name)(x, axis=0).shape == (0,)
+    assert getattr(tp, name)(x, axis=0, keepdims=True).shape == (1, 0)
+    with pytest.raises(ShapeError, match="of nothing"):
+        getattr(tp, name)(tp.zeros((0, 3)), axis=0)
+
+
+def test_formats_and_membership():
+    x = tp.asarray(1.23456)
+    assert f"{x:.3f}" == "1.235"
+    assert f"{x}" == str(x)
+    with pytest.raises(ShapeError):
+        f"{tp.ones((2,)):.3f}"
+    assert 2.0 in tp.asarray([[1.0, 2.0]])
+    assert 3.0 not in tp.asarray([[1.0, 2.0]])
+
+
+def test_a_plugin_is_named_by_a_string():
+    for call in (tp.plugins.block, tp.plugins.prefer, tp.plugins.unblock):
+        with pytest.raises(PluginError, match="named by a string"):
+            call(3)
