@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import tripoint as tp
-from tripoint.errors import ArgumentError, AutogradError, PluginError, ReadOnlyError, ShapeError
+from tripoint.errors import (
+    ArgumentError,
+    AutogradError,
+    NoKernelError,
+    PluginError,
+    ReadOnlyError,
+    RegistrationError,
+    ShapeError,
+    TensorAttributeError,
+)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -172,3 +183,25 @@ def test_a_plugin_is_named_by_a_string():
     for call in (tp.plugins.block, tp.plugins.prefer, tp.plugins.unblock):
         with pytest.raises(PluginError, match="named by a string"):
             call(3)
+
+
+def test_a_second_derivative_of_a_built_in_is_refused_at_once():
+    from tripoint.plugin import derivative
+
+    with pytest.raises(RegistrationError, match="has a derivative on these patterns already"):
+        derivative("exp", x=lambda g: g)
+    x = tp.ones((2,)).requires_grad_()
+    tp.exp(x).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.e, rtol=1e-6)
+
+
+def test_names_that_live_elsewhere_are_pointed_at():
+    with pytest.raises(TensorAttributeError, match=r"it is tripoint\.nn\.conv2d"):
+        tp.conv2d
+    with pytest.raises(NoKernelError, match="make it strided, then convert"):
+        tp.ones((2, 3), layout="sparse_coo")
+
+
+def test_the_package_runs_as_a_command():
+    done = subprocess.run([sys.executable, "-m", "tripoint", "plugins"], capture_output=True, text=True, check=True)
+    assert "meta.strided" in done.stdout

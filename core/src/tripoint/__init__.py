@@ -154,6 +154,7 @@ _PLANNED = frozenset(
 )
 
 
+_NN = frozenset(["conv2d", "cross_entropy", "linear", "log_softmax", "max_pool2d", "relu"])
 _added: list[str] = []
 
 
@@ -188,6 +189,8 @@ def __getattr__(name: str) -> Any:
             return found
         if name in _PLANNED:
             raise errors.TensorAttributeError(f"tripoint.{name} is planned; version {__version__} does not have it")
+        if name in _NN:
+            raise errors.TensorAttributeError(f"tripoint has no {name!r}; it is tripoint.nn.{name}")
         found = f"; the layout is tripoint.layouts.{name}" if name in plugins.layout_names() else plugins.install(name)
         raise errors.TensorAttributeError(f"tripoint has no {name!r}{found}")
     raise AttributeError(name)

@@ -392,7 +392,7 @@ def select_derivative(operator: str, keys: tuple[Key, ...], slots: tuple[int, ..
 
 def ambiguous(operator: str, keys: tuple[Key, ...], tied: tuple[Any, ...]) -> AmbiguousKernelError:
     """The error of a call in an overlap."""
-    names = sorted({c.origin.distribution or "the running program" for c in tied})
+    names = sorted({c.origin.distribution or "__main__" for c in tied})
     listed = "\n".join(f"  {c.origin}" for c in tied[:6])
     return AmbiguousKernelError(
         f"{operator} on {', '.join(k.name for k in keys)} is registered {len(tied)} times with equal claim:\n{listed}\n"

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import pluggy
 
 from tripoint import dtypes as _dt
+from tripoint import kernels as _kernels
 from tripoint.devices import Device as Device
 from tripoint.dispatcher.calls import resolution as _resolution
 from tripoint.dispatcher.declare import composite as composite
@@ -382,6 +383,14 @@ def derivative(
     """
     given = tuple(as_pattern(a) for a in args) if args is not None else None
     made = _make_derivative(operator, given, functions)
+    import tripoint.derivatives  # noqa: F401 - the core's own load late, and are what is most often stated again
+
+    for other in _kernels.derivatives.get(made.operator, ()):
+        if other.origin.distribution == "tripoint" and (other.every, other.args) == (made.every, made.args):
+            raise RegistrationError(
+                f"{made.operator} has a derivative on these patterns already: {other.origin}; "
+                "state a narrower one with args=, such as args=('cpu.strided.float32',)"
+            )
     owner = _plugin_of(next(iter(functions.values())))
     registry = Registry(owner.name, owner.version) if owner is not None else Registry()
     registry.derivative(made)

@@ -477,7 +477,9 @@ def _missing(res: Resolution) -> Exception:
     for _, near in sorted(found, key=lambda pair: pair[0]):
         if near.differs:
             nearest.setdefault(near.point, near)
-    return NoKernelError(row.name, points, tuple(nearest.values()), _help(full), tuple(reasons), sources)
+    return NoKernelError(
+        row.name, points, tuple(nearest.values()), _help(full, row.kind == "creation"), tuple(reasons), sources
+    )
 
 
 _FAR = {"dtype": 1, "layout": 2, "kind": 3, "device": 4}
@@ -500,7 +502,7 @@ def _preferring(origin: Origin) -> str:
     return f"; tripoint.plugins.prefer({origin.distribution!r}) lets it take part" if origin.distribution else ""
 
 
-def _help(keys: tuple[Key, ...]) -> str:
+def _help(keys: tuple[Key, ...], made: bool) -> str:
     """What would let a call on these keys go through, as text."""
     tensors = [k for k in keys if k.is_tensor]
     said: dict[str, None] = {}
@@ -518,7 +520,9 @@ def _help(keys: tuple[Key, ...]) -> str:
                 said[f"{plugin.name} offers kernels for {key}: tripoint.plugins.prefer({plugin.name!r})"] = None
     layouts = sorted({k.layout.name for k in tensors if k.layout is not strided})
     dtypes = sorted({k.dtype.name for k in tensors if not k.dtype.is_plain})
-    if layouts:
+    if layouts and made:
+        said[f"make it strided, then convert: x.to(layout={layouts[0]!r})"] = None
+    elif layouts:
         said[f"convert first: x.to(layout='strided') reads {', '.join(layouts)} as strided"] = None
     elif dtypes:
         said[f"convert first: x.dequantize() or x.to(dtype=...) reads {', '.join(dtypes)} as a plain dtype"] = None
