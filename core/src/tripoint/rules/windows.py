@@ -9,6 +9,7 @@ from tripoint.errors import ArgumentError, IndexingError, ShapeError, shown
 from tripoint.rules.shapes import Shape, Shapes, as_size
 
 _whole = (slice(None),) * 64
+_bound: dict[tuple[Shape, int], tuple[Any, ...]] = {}  # of single ints, which loops ask for again and again
 
 
 def bind_index(shapes: Shapes, key: Any) -> tuple[Any, ...]:
@@ -18,8 +19,15 @@ def bind_index(shapes: Shapes, key: Any) -> tuple[Any, ...]:
         IndexingError: out of range, too many indices, or two ellipses.
     """
     shape: Shape = shapes[0]
-    if key.__class__ is int and 0 < len(shape) <= 64 and -shape[0] <= key < shape[0]:
-        return ((key if key >= 0 else key + shape[0], *_whole[: len(shape) - 1]),)
+    if type(key) is int and 0 < len(shape) <= 64:
+        known = _bound.get((shape, key))
+        if known is not None:
+            return known
+        if -shape[0] <= key < shape[0]:
+            made = ((key if key >= 0 else key + shape[0], *_whole[: len(shape) - 1]),)
+            if len(_bound) < 4096:
+                _bound[shape, key] = made
+            return made
     items = list(key) if key.__class__ is tuple else [key]
     taken = sum(1 for k in items if k is not None and k is not Ellipsis)
     if taken > len(shape):
