@@ -19,6 +19,7 @@ from tripoint.errors import (
     ReadOnlyError,
     RegistrationError,
     ShapeError,
+    SizeError,
     TensorAttributeError,
 )
 
@@ -205,3 +206,9 @@ def test_names_that_live_elsewhere_are_pointed_at():
 def test_the_package_runs_as_a_command():
     done = subprocess.run([sys.executable, "-m", "tripoint", "plugins"], capture_output=True, text=True, check=True)
     assert "meta.strided" in done.stdout
+
+
+@pytest.mark.parametrize("shape", [(2**40, 2**40, 0), (1,) * 65])
+def test_shapes_that_the_library_does_not_take_are_our_error(shape):
+    with pytest.raises(SizeError, match="zeros: "):
+        tp.zeros(shape)

@@ -22,6 +22,7 @@ from tripoint.errors import (
     ReadOnlyError,
     ScalarRangeError,
     ShapeError,
+    SizeError,
     TripointError,
     shown,
 )
@@ -587,6 +588,8 @@ def failed(res: Resolution, error: Exception, values: tuple[Any, ...]) -> Except
     if isinstance(error, MemoryError) or _too_large(res, values):
         shape = expected_shape(row, values)
         return OutOfMemoryError(f"{row.name}: no memory for a result of shape {shape} on {res.out}: {error}")
+    if row.kind == "creation" and isinstance(error, ValueError):
+        return SizeError(f"{row.name}: {error}")  # more axes, or larger ones, than the backend's library takes
     if res.how == "inplace" or row.mutates:
         target = values[0]
         if isinstance(target, Tensor) and is_readonly(target):
