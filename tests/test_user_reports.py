@@ -21,7 +21,9 @@ from tripoint.errors import (
     ShapeError,
     SizeError,
     TensorAttributeError,
+    TripointError,
 )
+from tripoint.plugin import Backend, Layout, strided
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -212,3 +214,19 @@ def test_the_package_runs_as_a_command():
 def test_shapes_that_the_library_does_not_take_are_our_error(shape):
     with pytest.raises(SizeError, match="zeros: "):
         tp.zeros(shape)
+
+
+@pytest.mark.parametrize(
+    ("words", "make"),
+    [
+        ("device must be a Device or str, not 3", lambda: Backend(3, strided, payload=list)),
+        ("a device type is a name", lambda: Backend("x y", strided, payload=list)),
+        ("layout must be a Layout, not 'strided'", lambda: Backend("x", "strided", payload=list)),
+        ("payload must be a type, not 3", lambda: Backend("x", strided, payload=3)),
+        ("dtype must be a DType, not 'qint8'", lambda: Backend("x", strided, "qint8", payload=list)),
+        ("a layout is named by letters", lambda: Layout("")),
+    ],
+)
+def test_a_backend_says_what_it_is_made_of(words, make):
+    with pytest.raises(TripointError, match=words):
+        make()

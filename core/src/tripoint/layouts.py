@@ -36,6 +36,8 @@ class Layout:
         attributes: Mapping[str, Callable[[Tensor], Any]] | None = None,
         gradient_like: Callable[[Tensor, Tensor], Tensor] | None = None,
     ) -> None:
+        if not isinstance(name, str) or not name.replace("_", "a").isalnum():
+            raise LayoutError(f"a layout is named by letters, digits and _, not {name!r}")
         self.name = name
         self.views = views
         self.attributes = dict(attributes or {})

@@ -164,6 +164,19 @@ class Backend:
         coerce: Callable[[Any], Any] | None = None,
         quiet: Callable[[], Any] | None = None,
     ) -> None:
+        opaque = dtype if isinstance(dtype, tuple) else () if dtype is None else (dtype,)
+        given: list[tuple[str, object, tuple[type, ...]]] = [
+            ("device", device, (Device, str)),
+            ("layout", layout, (Layout,)),
+            ("payload", payload, (type,)),
+            *[("dtype", d, (DType,)) for d in opaque],
+        ]
+        for what, value, kinds in given:
+            if not isinstance(value, kinds):
+                names = " or ".join(k.__name__ for k in kinds)
+                raise RegistrationError(f"Backend: {what} must be a {names}, not {value!r}")
+        if isinstance(device, str) and device != "*":
+            Device(device)  # which says what a device's name may be
         self.device = device if isinstance(device, Device) else None
         self.layout = layout
         self.dtypes = dtype if isinstance(dtype, tuple) else (dtype,) if dtype is not None else ()
