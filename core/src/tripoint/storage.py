@@ -28,7 +28,7 @@ class Alias:
 class View:
     """What a view remembers: the shared record, its base, how it was made, and the version its history is of.
 
-    Filled by plans, see `VIEWED`: a Python ``__init__`` would be a third of what making a view costs.
+    Filled by plans, see `VIEWED`: a Python ``__init__`` would be one more call for every view.
     """
 
     __slots__ = ("base", "meta", "record", "row", "seen")

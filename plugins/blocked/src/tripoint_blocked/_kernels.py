@@ -23,6 +23,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tripoint_blocked._blocked import Array, Blocked, clear_pads, empty, reblock
+from tripoint_dense_cpu import window_taps
 
 Pair = tuple[int, int]
 
@@ -270,19 +271,6 @@ def add(x1: Blocked, x2: Blocked) -> Blocked:
 # Pooling -------------------------------------------------------------------------------------------------------------
 
 
-def _taps(size: int, kernel: int, stride: int, padding: int, out: int) -> list[tuple[slice, slice]]:
-    """For each kernel position of one axis, the outputs that see a real input there and the inputs that they see."""
-    pairs = []
-    for a in range(kernel):
-        first = max(0, -((a - padding) // stride))  # the smallest i with i * stride + a - padding >= 0
-        last = min(out, (size - 1 - a + padding) // stride + 1)
-        count = max(0, last - first)
-        start = first * stride + a - padding
-        seen = slice(start, start + (count - 1) * stride + 1, stride) if count else slice(0, 0)
-        pairs.append((slice(first, first + count), seen))
-    return pairs
-
-
 def _maxima(x: Array, axis: int, taps: list[tuple[slice, slice]], out: int) -> Array:
     head = (slice(None),) * axis
     lowest = -np.inf if x.dtype.kind != "b" else False
@@ -297,7 +285,7 @@ def _windows(x: Blocked, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Pai
     """Output extent, the taps of both axes, and the largest element of each window of the buffer."""
     size = x.shape[2:]
     out = _extent(size, kernel, stride, padding, (1, 1))
-    rows, columns = (_taps(size[i], kernel[i], stride[i], padding[i], out[i]) for i in (0, 1))
+    rows, columns = (window_taps(size[i], kernel[i], stride[i], padding[i], out[i]) for i in (0, 1))
     with np.errstate(all="ignore"):
         top = _maxima(_maxima(x.data, 2, rows, out[0]), 3, columns, out[1])
     return out, rows, columns, top

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tripoint_dense_cpu import window_taps
+
 Array = Any
 Pair = tuple[int, int]
 
@@ -30,19 +32,6 @@ def _extent(size: Pair, kernel: Pair, stride: Pair, padding: Pair, dilation: Pai
     if oh < 1 or ow < 1:
         raise ValueError("shapes")  # the operator's shape rule words it
     return oh, ow
-
-
-def _taps(size: int, kernel: int, stride: int, padding: int, out: int) -> list[tuple[slice, slice]]:
-    """For each kernel position of one axis, the outputs that see a real input there and the inputs that they see."""
-    pairs = []
-    for a in range(kernel):
-        first = max(0, -((a - padding) // stride))  # the smallest i with i * stride + a - padding >= 0
-        last = min(out, (size - 1 - a + padding) // stride + 1)
-        count = max(0, last - first)
-        start = first * stride + a - padding
-        seen = slice(start, start + (count - 1) * stride + 1, stride) if count else slice(0, 0)
-        pairs.append((slice(first, first + count), seen))
-    return pairs
 
 
 class Windows:
@@ -170,7 +159,7 @@ class Windows:
         """The taps of both axes, and the largest element of each window."""
         size = x.shape[2:]
         out = _extent(size, kernel, stride, padding, (1, 1))
-        rows, columns = (_taps(size[i], kernel[i], stride[i], padding[i], out[i]) for i in (0, 1))
+        rows, columns = (window_taps(size[i], kernel[i], stride[i], padding[i], out[i]) for i in (0, 1))
         return rows, columns, self._axis_max(self._axis_max(x, 2, rows, out[0]), 3, columns, out[1])
 
     def _ties(self, x: Array, kernel: Pair, stride: Pair, padding: Pair) -> tuple[list[Any], Array]:

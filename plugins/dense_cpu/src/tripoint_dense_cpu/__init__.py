@@ -11,8 +11,9 @@ import numpy as np
 from tripoint.plugin import Backend, DType, Pattern, scalar, strided
 from tripoint_dense_cpu import _arrays
 from tripoint_dense_cpu._arrays import dtype_name, numpy_dtype
+from tripoint_dense_cpu._windows import window_taps
 
-__all__ = ["backend", "numpy_dtype"]
+__all__ = ["backend", "numpy_dtype", "window_taps"]
 
 
 def _describe(p: Any) -> dict[str, Any]:
