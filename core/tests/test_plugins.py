@@ -611,3 +611,33 @@ def test_the_report_without_anything_but_the_core() -> None:
     assert "meta.strided" in text
     with pytest.raises(PluginError, match="no plugin 'no-such-thing'"):
         plugins.prefer("no-such-thing")
+
+
+_CLOSING = """
+from tripoint.plugin import Backend, Device, hookimpl, strided
+class P:
+    def __init__(self, shape): self.shape = shape
+class Closing(Backend):
+    @hookimpl
+    def tripoint_shutdown(self):
+        print("{device} closes", flush=True)
+        {then}
+backend = Closing(Device("{device}"), strided, payload=P)
+backend.kernel("zeros")(lambda *, shape: P(shape))
+"""
+
+
+def test_plugins_that_were_used_are_told_of_the_end(run_program: Any, write_distribution: Any) -> None:
+    for device, then in (("vault", "1 / 0"), ("shed", "pass"), ("idle", "pass")):
+        site = write_distribution(
+            f"{device}-plugin", _entry(device, device), **{device: _CLOSING.format(device=device, then=then)}
+        )
+    out = run_program(
+        """
+import tripoint as tp
+tp.zeros((1,), device="shed"), tp.zeros((1,), device="vault")
+print("last line")
+""",
+        site=site,
+    )
+    assert out.splitlines() == ["last line", "vault closes", "shed closes"]

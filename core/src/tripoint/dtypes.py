@@ -205,11 +205,6 @@ def as_dtype(value: object) -> DType:
     raise DTypeError(f"unknown dtype {value!r}; known dtypes: {', '.join(known)}")
 
 
-def _float_for_complex(dtype: DType) -> DType:
-    return float32 if dtype is complex64 else float64
-
-
-_order = (floating, complex_floating)
 _table: dict[tuple[DType, DType], DType] = {}
 
 

@@ -85,10 +85,6 @@ def _scalar_dtype(weak: DType) -> DType:
     return dt.Defaults.floating if weak is dt.weak_float else dt.Defaults.complex()
 
 
-def _bind_ramp(shapes: Any, start: Any, step: Any, count: Any) -> tuple[Any, ...]:
-    return start, step, count
-
-
 @primitive(
     dtype=_NEW["dtype"],
     shape=lambda shapes, *, start, step, count, **meta: (count,),

@@ -95,6 +95,7 @@ class Plugin:
         self.manager: Any = None
         self.reason: str | None = None
         self.probed = False
+        self.closes = False
 
     @property
     def provides(self) -> tuple[str, ...]:

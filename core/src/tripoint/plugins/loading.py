@@ -40,6 +40,11 @@ def load(plugin: Plugin, group: str = BACKENDS) -> bool:
         if group == BACKENDS:
             plugin.target, plugin.manager = target, manager
         registry.commit()
+        if group == BACKENDS and not plugin.closes:
+            import atexit
+
+            plugin.closes = True  # once, however often it is unregistered and loaded again
+            atexit.register(_shutdown, plugin)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit included: a plugin must not end its host
@@ -51,6 +56,14 @@ def load(plugin: Plugin, group: str = BACKENDS) -> bool:
                     plugin.state = "broken"
                     unregister(plugin.name)  # what its modules stated while they were imported
     return group in plugin.loaded
+
+
+def _shutdown(plugin: Plugin) -> None:
+    """At the interpreter's end; what it raises would only hide what others still have to do, and is kept."""
+    try:
+        plugin.manager.hook.tripoint_shutdown()
+    except Exception as error:
+        plugin.error = error
 
 
 def plugin_of(fn: Callable[..., Any]) -> Plugin | None:
