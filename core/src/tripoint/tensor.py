@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Union
 
+from tripoint import dtypes, layouts
 from tripoint.errors import TensorAttributeError
 
 if TYPE_CHECKING:
@@ -210,30 +211,49 @@ class Tensor:
     else:
         __hash__ = object.__hash__
 
-        # Hidden from type checkers, so that they report a misspelled name.
-        def __getattr__(self, name: str) -> Any:
-            # Only names that the class lacks come here: attributes that layouts and dtypes declare, and mistakes.
-            if name in Tensor.__slots__:
-                raise TensorAttributeError(
-                    "this tensor was made by calling Tensor(); make tensors with tripoint.asarray"
-                )
-            if not name.startswith("__"):
-                key = self._key
-                for owner in (key.layout, key.dtype):
-                    found = owner.attributes.get(name)
-                    if found is not None:
-                        return found(self)
-                hint = f"; here it is {_elsewhere[name]}" if name in _elsewhere else ""
-                if not hint:
-                    import difflib
+        def __dir__(self) -> list[str]:
+            declared = (*self._key.layout.attributes, *self._key.dtype.attributes)
+            return sorted({n for n in object.__dir__(self) if type(getattr(Tensor, n, None)) is not Answer} | {*declared})
 
-                    names = [n for n in dir(type(self)) if not n.startswith("_")]
-                    close = difflib.get_close_matches(name, [*names, *key.layout.attributes, *key.dtype.attributes], 1)
-                    hint = f"; did you mean {close[0]!r}?" if close else ""
-                raise TensorAttributeError(
-                    f"a tensor on {key.base} has no attribute {name!r}{hint}", name=name, obj=self
-                )
-            raise AttributeError(name)
+
+class Answer:
+    """An attribute of tensors that their layout or dtype declares, or a familiar name that is spelled otherwise here.
+
+    Note [No __getattr__]: a class that defines ``__getattr__`` loses CPython 3.11's fast reads of its slots, a sixth of
+    every call. So each name that is declared stands on the class, as one of these, while somebody declares it.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, tensor: Tensor | None, owner: type) -> Any:
+        if tensor is None:
+            return self
+        name, key = self.name, tensor._key
+        for place in (key.layout, key.dtype):
+            found = place.attributes.get(name)
+            if found is not None:
+                return found(tensor)
+        known = (*layouts.registered.values(), *dtypes.registered.values())
+        have = " or ".join(str(place) for place in known if name in place.attributes)
+        hint = f"it is for {have}" if have else f"here it is {_elsewhere.get(name)}"
+        raise TensorAttributeError(f"a tensor on {key.base} has no attribute {name!r}; {hint}", name=name, obj=tensor)
+
+
+def answer() -> None:
+    """Let tensors answer to what the registered layouts and dtypes declare now, and to nothing that is gone."""
+    places = (*layouts.registered.values(), *dtypes.registered.values())
+    wanted = {*_elsewhere, *(name for place in places for name in place.attributes)}
+    for name in [n for n, value in vars(Tensor).items() if type(value) is Answer and n not in wanted]:
+        delattr(Tensor, name)
+    for name in wanted:
+        if not hasattr(Tensor, name):
+            setattr(Tensor, name, Answer(name))
+
+
+answer()
 
 
 def wrap(key: Key, payload: Any) -> Tensor:

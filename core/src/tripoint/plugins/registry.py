@@ -13,6 +13,7 @@ from tripoint.kernels import Derivative, Kernel, Origin, Pattern, Point
 from tripoint.layouts import Layout
 from tripoint.plugins.discovery import BACKENDS, KERNELS, Claim, Plugin, changed, commit_lock, found, normalise
 from tripoint.schema import rows
+from tripoint.tensor import Answer, Tensor, answer
 
 #: device types announced so far, by name.
 known_devices: dict[str, Device] = {"cpu": devices.cpu}
@@ -135,6 +136,13 @@ class Registry:
                 )
             if table is dtypes.registered and name in dtypes.PLAIN:
                 raise RegistrationError(f"{name} is a plain dtype of the core and cannot be announced")
+        for place in (*self._layouts, *self._dtypes):
+            taken = [n for n in place.attributes if type(getattr(Tensor, n, Answer(n))) is not Answer]
+            if taken:
+                raise RegistrationError(
+                    f"{self.distribution or 'the running program'}: {place!r} declares the attribute {taken[0]!r}, which "
+                    "every tensor has; choose another name"
+                )
         self._kernels = _once(self._kernels, kernels.kernels, "kernel")
         self._derivatives = _once(self._derivatives, kernels.derivatives, "derivative")
         fresh: list[Point] = []
@@ -172,6 +180,7 @@ class Registry:
             for table, name, thing in self._things():
                 table[name] = thing
                 announced.append((table, name, self.distribution))
+            answer()  # before anybody can make such a tensor
             if self._plugin is not None:
                 self._plugin.loaded.add(self._group)
                 self._plugin.failed.discard(self._group)
@@ -241,6 +250,7 @@ def unregister(name: str | None) -> None:
         for table, said in mine:
             if not any(t is table and n == said for t, n, _ in announced):
                 table.pop(said, None)
+        answer()
         plugin = found().get(who) if who else None
         if plugin is not None and plugin.state == "loaded":
             plugin.state, plugin.probed, plugin.reason = "found", False, None
