@@ -81,8 +81,8 @@ def forget_layer(layer: Any) -> list[Mode]:
 DEFAULT = intern(True, "error", None, ())
 current: ContextVar[Mode] = ContextVar("tripoint_mode", default=DEFAULT)
 get_mode = current.get
-#: the scopes entered in this context and not left, in order: a token, the change, and the mode before it.
-_entries: ContextVar[tuple[tuple[object, Callable[[Mode], Mode], Mode], ...]] = ContextVar(
+#: the scopes entered in this context and not left, in order: a token, the change, and the modes before and after it.
+_entries: ContextVar[tuple[tuple[object, Callable[[Mode], Mode], Mode, Mode], ...]] = ContextVar(
     "tripoint_scopes", default=()
 )
 
@@ -106,27 +106,34 @@ class Scope:
     def __enter__(self) -> Any:
         token = object()
         self._tokens.append(token)
-        before = current.get()
-        _entries.set((*_entries.get(), (token, self._change, before)))
-        current.set(self._change(before))
+        before = get_mode()
+        after = self._change(before)
+        _entries.set((*_entries.get(), (token, self._change, before, after)))
+        current.set(after)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         here = _entries.get()
+        if here and self._tokens and here[-1][0] is self._tokens[-1]:  # scopes that nest, as nearly all do
+            token, _, mode, had = here[-1]
+            self._tokens.remove(token)
+            _entries.set(here[:-1])
+            if get_mode() is had:
+                current.set(mode)
+            return
         at = next((i for i in reversed(range(len(here))) if here[i][0] in self._tokens), None)
         if at is None:
             return
-        token, change, mode = here[at]
+        token, _, mode, had = here[at]
         self._tokens.remove(token)
         entries = [*here[:at]]
-        had = change(mode)
         # What was entered since starts from the mode without this scope, unless a layer or backward set one in between.
-        for later, change, before in here[at + 1 :]:
+        for later, change, before, after in here[at + 1 :]:
             start = mode if before is had else before
-            entries.append((later, change, start))
-            had, mode = change(before), change(start)
+            had, mode = after, change(start)
+            entries.append((later, change, start, mode))
         _entries.set(tuple(entries))
         if current.get() is had:
             current.set(mode)

@@ -21,8 +21,7 @@ class Alias:
 
     __slots__ = ("version",)
 
-    def __init__(self, version: int = 0) -> None:
-        self.version = version
+    version: int  # set by whoever makes one: a Python __init__ would be one more call
 
 
 class View:
@@ -50,13 +49,17 @@ def record_of(tensor: Tensor) -> Alias:
     alias = tensor._alias
     if alias is None:
         alias = tensor._alias = Alias()
-    return alias.record if isinstance(alias, View) else alias
+        alias.version = 0
+        return alias
+    return alias.record if alias.__class__ is View else alias  # type: ignore[union-attr, return-value]
 
 
 #: source that makes ``out`` a view of ``a0`` by ``row`` with the metadata ``{meta}``, in plans.
 VIEWED = (
     "al = a0._alias",
-    "if al is None: al = a0._alias = Alias()",
+    "if al is None:",
+    "    al = a0._alias = Alias()",
+    "    al.version = 0",
     "elif type(al) is View: al = al.record",
     "v = out._alias = View()",
     "v.record = al",
@@ -70,6 +73,17 @@ VIEWED = (
 def wrote(tensor: Tensor) -> None:
     """Count one write into the memory of ``tensor``."""
     record_of(tensor).version += 1
+
+
+#: source that counts one write into the memory of ``a0``, in plans; as `wrote`, without another call.
+WROTE = (
+    "al = a0._alias",
+    "if al is None:",
+    "    al = a0._alias = Alias()",
+    "    al.version = 1",
+    "else:",
+    "    (al.record if type(al) is View else al).version += 1",
+)
 
 
 def chain_of(tensor: Tensor) -> list[Tensor]:

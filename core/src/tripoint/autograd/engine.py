@@ -41,7 +41,7 @@ def backward(
             twice, or a saved operand changed in place.
         ShapeError: ``gradient`` has another shape.
     """
-    seed = _seed(tensor, gradient, create_graph)
+    seed = _seed(tensor, gradient, create_graph)  # refreshes the tensor, which may change its node
     _walk([(tensor._node, seed)], retain_graph, create_graph, None)
 
 
@@ -51,9 +51,10 @@ on_change.append(_seeds.clear)
 
 def _seed(tensor: Tensor, gradient: Tensor | None, create_graph: bool) -> Tensor:
     refresh(tensor)
-    if tensor.dtype.gradient is None:
+    key = tensor._key
+    if key.dtype.gradient is None:
         raise AutogradError(f"backward of a {tensor.dtype} tensor: only floating tensors have gradients")
-    if not tensor._key.autograd:
+    if not key.autograd:
         raise AutogradError(
             "backward of a tensor that is not recorded: call requires_grad_() on what it is computed from, before computing "
             "it, and compute it outside of no_grad()"
@@ -61,7 +62,7 @@ def _seed(tensor: Tensor, gradient: Tensor | None, create_graph: bool) -> Tensor
     if gradient is None:
         if tensor._payload.shape == () and not create_graph:
             # Nobody keeps a seed or writes into it, so one per key serves every backward.
-            key = tensor._key.base
+            key = key.base
             seed = _seeds.get(key)
             if seed is None:
                 seed = _seeds[key] = ones((), dtype=tensor.dtype.gradient, device=tensor.device)
@@ -244,10 +245,13 @@ def _walk(
                         borrowed.discard(parent)
                     else:
                         grads[parent] = part
-                        if (leaf or wanted is not None) and (  # somebody will keep it
-                            part is g or part._alias is not None or any(part is s for s in node.saved)
-                        ):
-                            borrowed.add(parent)
+                        if leaf or wanted is not None:  # somebody will keep it
+                            if part is g or part._alias is not None:
+                                borrowed.add(parent)
+                            else:
+                                for s in node.saved:
+                                    if s is part:
+                                        borrowed.add(parent)
                 left = waiting[parent] = waiting[parent] - 1
                 if not left:
                     if parent in grads:
@@ -306,10 +310,17 @@ def _fit(part: Tensor, node: Any, source: Any = None) -> Tensor:
         AutogradError: the shapes do not broadcast into one another.
     """
     shape, key = node.shape, node.key
-    if part._payload.shape != shape:
-        part = _shaped(part, shape, source)
+    have = part._payload.shape
+    if have != shape:
+        lead = len(have) - len(shape)
+        if lead > 0 and have[lead:] == shape and have == source.shape:  # a bias: the usual case
+            part = sum_(part, axis=0 if lead == 1 else _leading[lead])
+        else:
+            part = _shaped(part, shape, source)
         if part._key is key and not key.fitted:
             return part
+    elif part._key is key and not key.fitted:
+        return part
     dtype = key.dtype.gradient
     if dtype is not None and part.dtype is not dtype:
         part = astype(part, dtype)
@@ -328,8 +339,6 @@ _leading = [tuple(range(n)) for n in range(65)]
 def _shaped(part: Tensor, shape: tuple[int, ...], source: Any) -> Tensor:
     have = part._payload.shape
     lead = len(have) - len(shape)
-    if lead > 0 and have[lead:] == shape and have == source.shape:  # a bias: the usual case
-        return sum_(part, axis=_leading[lead])
     # An axis is summed where the call broadcast the operand along it, so the call's result has it, in that size.
     padded = (1,) * -lead + have
     wanted = (1,) * lead + shape

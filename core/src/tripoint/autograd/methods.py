@@ -54,7 +54,8 @@ def is_leaf(self: Tensor) -> bool:
 
 def get_grad(self: Tensor) -> Tensor | None:
     """The gradient that backward put here, or ``None``."""
-    return self._node.grad if isinstance(self._node, Leaf) else None
+    node = self._node
+    return node.grad if node.__class__ is Leaf else None
 
 
 def set_grad(self: Tensor, value: Tensor | None) -> None:
@@ -65,7 +66,7 @@ def set_grad(self: Tensor, value: Tensor | None) -> None:
         AutogradError: another dtype or device.
         ShapeError: another shape.
     """
-    if not isinstance(self._node, Leaf):
+    if self._node.__class__ is not Leaf:
         if value is None:
             return
         raise AutogradError("a gradient can be set on a leaf that gradients are asked for; call requires_grad_() first")

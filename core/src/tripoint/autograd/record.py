@@ -20,7 +20,7 @@ from tripoint.ops.creation import ones, zeros
 from tripoint.ops.elementwise import equal, where
 from tripoint.ops.indexing import assign_
 from tripoint.schema import Row
-from tripoint.storage import View, chain_of, record_of
+from tripoint.storage import Alias, View, chain_of, record_of
 from tripoint.tensor import Tensor, wrap
 
 __all__ = ["Autograd"]
@@ -100,11 +100,19 @@ def _snapshot(tensor: Tensor) -> Tensor:
     return out
 
 
-def _saved_out(out: Tensor) -> tuple[Tensor, int]:
-    record = record_of(out)
-    bare = wrap(out._key.base, out._payload)
-    bare._alias = record
-    return bare, record.version
+#: source that makes ``kept``, an alias of ``out`` under which nothing is recorded, and ``al``, the record they share.
+SAVED_OUT = (
+    "al = out._alias",
+    "if al is None:",
+    "    al = out._alias = Alias()",
+    "    al.version = 0",
+    "elif type(al) is View: al = al.record",
+    "kept = Tensor()",
+    "kept._key = b",
+    "kept._payload = out._payload",
+    "kept._node = None",
+    "kept._alias = al",
+)
 
 
 def _frozen(key: Key) -> bool:
@@ -136,14 +144,14 @@ def _functional(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], m
     }
     body: list[str] = []
     lines, closed = getattr(next_plan, "source", None) or ([""], dict[str, Any]())
-    if op.composite:
-        constants["bare"] = _bare
-        given = ", ".join(f"bare({n})" if n[0] == "a" else n for n in parameters)
-        body.append(f"out = inner({given})")
-    elif lines[-1] == "return out":
+    if lines[-1] == "return out":  # a kernel's plan, which reads payloads and records nothing
         del constants["inner"]
         constants = {**closed, **constants}
         body += lines[:-1]
+    elif op.composite:
+        constants["bare"] = _bare
+        given = ", ".join(f"bare({n})" if n[0] == "a" else n for n in parameters)
+        body.append(f"out = inner({given})")
     else:
         constants.update(fresh=_fresh, op=op)
         body.append(f"out = fresh(op, inner({', '.join(parameters)}))")
@@ -162,8 +170,9 @@ def _functional(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], m
     words = []
     for name in saves:
         if name == "out":
-            constants["saved_out"] = _saved_out
-            words.append("*saved_out(out)")
+            constants.update(Tensor=Tensor, Alias=Alias, View=View)
+            body += SAVED_OUT
+            words.append("kept, al.version")
             continue
         i = next(j for j, p in enumerate(op.operands) if p.name == name)
         key = keys[slots.index(i)]

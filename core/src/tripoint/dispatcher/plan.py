@@ -31,7 +31,7 @@ from tripoint.modes import DEFAULT, current
 from tripoint.plugins import guarded
 from tripoint.rules import LARGEST
 from tripoint.schema import Row, rows
-from tripoint.storage import VIEWED, Alias, View, chain_of, wrote
+from tripoint.storage import VIEWED, WROTE, Alias, View, chain_of
 from tripoint.tensor import Tensor, wrap
 
 __all__ = ["build", "check_result", "refresh"]
@@ -401,14 +401,14 @@ def _inplace(res: Resolution, first: bool) -> Plan:
     parameters = names_of(row)
     point = res.point
     assert point is not None
-    constants: dict[str, Any] = {"recover": recover, "res": res, "wrote": wrote}
+    constants: dict[str, Any] = {"recover": recover, "res": res, "Alias": Alias, "View": View}
     handler = f"    recover(res, error, ({''.join(n + ', ' for n in parameters)}))"
     if res.kernel is not None:
         words = _payload_source(res, constants)
         constants["kernel"] = res.kernel.fn
         words += [f"{p.name}=m{i}" for i, p in enumerate(row.metas) if p.name not in row.keyed]
         body = ["try:", f"    kernel({', '.join(words)})", "except Exception as error:", handler]
-        return compile_plan(parameters, [*body, "wrote(a0)", "return a0"], constants)
+        return compile_plan(parameters, [*body, *WROTE, "return a0"], constants)
     inner_res = res.inner
     assert inner_res is not None
     constants["inner"] = _bottom(inner_res, False, first)
@@ -426,7 +426,7 @@ def _inplace(res: Resolution, first: bool) -> Plan:
     if out.dtype is not res.keys[0].dtype:
         constants["cast"] = caster(out, res.keys[0].dtype)
         body.append("    r = cast(r)")
-    body += ["    assign(a0._payload, r)", "except Exception as error:", handler, "wrote(a0)", "return a0"]
+    body += ["    assign(a0._payload, r)", "except Exception as error:", handler, *WROTE, "return a0"]
     return compile_plan(parameters, body, constants)
 
 
@@ -443,7 +443,8 @@ def _rebind(tensor: Tensor, payload: Any) -> None:
     # Aliases made earlier keep the old payload and the old record: they are snapshots.
     old = tensor._alias
     tensor._payload = payload
-    tensor._alias = Alias(1 if old is None else old.version + 1)
+    tensor._alias = fresh = Alias()
+    fresh.version = 1 if old is None else old.version + 1
     if tensor._node is not None:
         tensor._node.rebound(tensor)
 

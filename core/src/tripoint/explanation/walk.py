@@ -65,6 +65,7 @@ def _made(key: Key, shape: tuple[int, ...]) -> Tensor:
     if key.view:  # of a base that nobody writes, so that nobody derives it again
         view = out._alias = View()
         view.record, view.base, view.meta, view.seen = Alias(), wrap(key.without("view"), out._payload), (), 0
+        view.record.version = 0
     return out
 
 

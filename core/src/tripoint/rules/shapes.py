@@ -153,6 +153,7 @@ def normalise_axis(axis: Any, ndim: int) -> int:
 
 
 _axes: dict[tuple[Any, int], Shape] = {}
+_every = [tuple(range(ndim)) for ndim in range(8)]
 
 
 def normalise_axes(axis: Any, ndim: int) -> Shape:
@@ -183,12 +184,18 @@ def _only_ints(values: tuple[Any, ...]) -> bool:
 
 def bind_axes(shapes: Shapes, axis: Any, *rest: Any) -> tuple[Any, ...]:
     """Bind rule of reductions: a sorted tuple of axes."""
-    return (normalise_axes(axis, len(shapes[0])), *rest)
+    ndim = len(shapes[0])
+    if axis is None and ndim < 8:
+        return (_every[ndim], *rest)
+    return (normalise_axes(axis, ndim), *rest)
 
 
 def bind_axis(shapes: Shapes, axis: Any, *rest: Any) -> tuple[Any, ...]:
     """Bind rule of operators along one axis."""
-    return (normalise_axis(axis, len(shapes[0])), *rest)
+    ndim = len(shapes[0])
+    if axis.__class__ is int and 0 <= axis < ndim:
+        return (axis, *rest)
+    return (normalise_axis(axis, ndim), *rest)
 
 
 def bind_optional_axis(shapes: Shapes, axis: Any, *rest: Any) -> tuple[Any, ...]:

@@ -377,7 +377,11 @@ def relu(x: Array) -> Array:
 
 def relu_back(g: Array, x: Array) -> Array:
     """``g`` where x > 0, half of it at 0, else 0; NaN passes ``g``."""
-    out = np.where(x < 0, g.dtype.type(0), g)
+    if g.shape == x.shape:
+        out = g.copy()
+        np.putmask(out, np.less(x, 0), 0)  # half the time of np.where
+    else:
+        out = np.where(x < 0, g.dtype.type(0), g)
     if np.count_nonzero(x) != x.size:  # cheaper than comparing with 0 and reducing
         np.copyto(out, g * g.dtype.type(0.5), where=x == 0)
     return out
@@ -404,13 +408,21 @@ def sum_blocks(parts: Array, axis: Shape, keepdims: bool) -> Any:
     return np.add.reduce(parts, axis, None, None, keepdims)
 
 
+_SHORT = 64
+_ones32, _ones64 = np.ones(_SHORT, _float32), np.ones(_SHORT, _float64)
+_first = (0,)
+
+
 def sum(x: Array, *, axis: Shape, keepdims: bool, target: Key) -> Any:
     """Sum in the result's dtype; half precision is accumulated in float32."""
-    dtype = numpy_dtype(target.dtype)
-    if x.dtype is dtype and (dtype is _float32 or dtype is _float64) and axis:
+    dtype = x.dtype
+    if (dtype is _float32 or dtype is _float64) and axis and _by_name.get(target.dtype.name) is dtype:
+        if axis == _first and not keepdims and x.ndim <= 2 and x.shape[0] <= _SHORT:
+            return (_ones32 if dtype is _float32 else _ones64)[: x.shape[0]].dot(x)  # a third of what a reduction takes to begin
         if x.shape[axis[0]] > _LONG and axis[-1] != x.ndim - 1:
             return _long_sum(x, axis, keepdims)
-        return np.add.reduce(x, axis, None, None, keepdims)
+        return np.add.reduce(x, axis, out=..., keepdims=keepdims)
+    dtype = numpy_dtype(target.dtype)
     if dtype.itemsize == 2 and dtype.kind in "fV":
         return np.add.reduce(x, axis=axis, dtype=np.float32, keepdims=keepdims).astype(dtype)
     if not axis:
@@ -480,17 +492,26 @@ def argmin(x: Array, *, axis: int | None, keepdims: bool) -> Any:
 
 def matmul(x1: Array, x2: Array) -> Any:
     """Matrix product; half precision is accumulated in float32."""
+    if x1.ndim == 2 and x2.ndim == 2 and x1.itemsize != 2:
+        return x1.dot(x2)  # much less to begin with than np.matmul
     if _wide(x1):
         return np.matmul(x1.astype(np.float32), x2.astype(np.float32)).astype(x1.dtype)
-    if x1.ndim == 2 and x2.ndim == 2:
-        return x1.dot(x2)
     return np.matmul(x1, x2)
 
 
 def _shifted(x: Array, axis: int) -> Array:
     if x.size == 0:
         return x.copy()
-    return np.subtract(x, np.maximum.reduce(x, axis, None, None, True))
+    return np.subtract(x, np.maximum.reduce(x, axis, out=..., keepdims=True))
+
+
+def _kept_sum(x: Array, axis: int) -> Array:
+    """The sum along an axis, which stays as one of size 1; see `sum`."""
+    dtype = x.dtype
+    if x.ndim == 2 and x.shape[axis] <= _SHORT and (dtype is _float32 or dtype is _float64):
+        ones = (_ones32 if dtype is _float32 else _ones64)[: x.shape[axis]]
+        return x.dot(ones)[:, None] if axis else ones.dot(x)[None]
+    return np.add.reduce(x, axis, out=..., keepdims=True)
 
 
 def _narrow(x: Array, axis: int) -> bool:
@@ -506,7 +527,7 @@ def softmax(x: Array, *, axis: int) -> Array:
         return softmax(x.T.copy(), axis=0).T.copy()
     out = _shifted(x, axis)
     np.exp(out, out=out)
-    out /= np.add.reduce(out, axis, None, None, True)
+    out /= _kept_sum(out, axis)
     return out
 
 
@@ -514,11 +535,12 @@ def log_softmax(x: Array, *, axis: int) -> Array:
     """The logarithm of softmax; half precision is computed in float32."""
     if _wide(x):
         return log_softmax(x.astype(np.float32), axis=axis).astype(x.dtype)
-    if _narrow(x, axis):
-        return log_softmax(x.T.copy(), axis=0).T.copy()
+    narrow = _narrow(x, axis)
+    if narrow:
+        x, axis = x.T.copy(), 0
     out = _shifted(x, axis)
-    out -= np.log(np.add.reduce(np.exp(out), axis, None, None, True))
-    return out
+    out -= np.log(_kept_sum(np.exp(out), axis))
+    return out.T.copy() if narrow else out
 
 
 def pick(x: Array, labels: Array) -> Array:
@@ -562,7 +584,9 @@ def nll_loss(x: Array, labels: Array) -> Any:
     chosen = x[_row_numbers(rows), _positions(labels, classes, "labels", 0)]
     if _wide(x):
         chosen = chosen.astype(np.float32)
-    return np.asarray(np.add.reduce(chosen) / -rows if rows else np.nan, dtype=x.dtype)
+    if rows:
+        return np.asarray(np.add.reduce(chosen) / -rows, x.dtype)
+    return np.asarray(np.nan, x.dtype)
 
 
 def nll_loss_back(g: Array, labels: Array, *, shape: Shape) -> Array:
@@ -580,18 +604,18 @@ def log_softmax_back(g: Array, out: Array, *, axis: int) -> Array:
     if _wide(g):
         return log_softmax_back(g.astype(np.float32), out.astype(np.float32), axis=axis).astype(g.dtype)
     made = np.exp(out)
-    made *= np.add.reduce(g, axis, None, None, True)
+    made *= _kept_sum(g, axis)
     return np.subtract(g, made, out=made)
 
 
 def matmul_nt(x1: Array, x2: Array) -> Any:
     """``x1 @ x2.mT``."""
-    return matmul(x1, x2.mT)
+    return x1.dot(x2.T) if x1.ndim == 2 and x2.ndim == 2 and x1.itemsize != 2 else matmul(x1, x2.mT)
 
 
 def matmul_tn(x1: Array, x2: Array) -> Any:
     """``x1.mT @ x2``."""
-    return matmul(x1.mT, x2)
+    return x1.T.dot(x2) if x1.ndim == 2 and x2.ndim == 2 and x1.itemsize != 2 else matmul(x1.mT, x2)
 
 
 conv2d = _conv.conv2d
