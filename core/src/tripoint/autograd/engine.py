@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
+from sys import getrefcount
 from typing import Any
 
 from tripoint.autograd.node import Leaf
-from tripoint.dispatcher.plan import is_readonly, refresh
-from tripoint.errors import ArgumentError, AutogradError, ShapeError
+from tripoint.dispatcher.plan import refresh
+from tripoint.errors import ArgumentError, AutogradError, ReadOnlyError, ShapeError
 from tripoint.keys import Key
 from tripoint.layouts import strided
 from tripoint.modes import current
@@ -161,11 +163,83 @@ def _walk(
     roots: list[tuple[Any, Tensor]], retain_graph: bool | None, create_graph: bool, wanted: dict[Any, Any] | None
 ) -> None:
     retain = create_graph if retain_graph is None else retain_graph
-    waiting: dict[Any, int] = {node: 0 for node, _ in roots}  # for how many gradients each node waits
-    users: dict[Any, list[Any]] = {}
-    stack = list(waiting)
-    while stack:
-        node = stack.pop()
+    order, leaves = _collect([node for node, _ in roots], wanted)
+    order.sort(key=_age, reverse=True)  # a call is younger than what its operands come from
+    skip: set[Any] = {None}
+    ends: set[Any] = skip
+    if wanted is not None:
+        skip, ends = _besides(wanted, order, leaves)
+    grads: dict[Any, Tensor] = {}
+    take = grads.pop
+    caller = current.get()
+    mode = None
+    token = current.set(caller.replace(grad=create_graph))
+    try:
+        for node, seed in roots:
+            seed = _fit(seed, node)
+            grads[node] = add(grads[node], seed) if node in grads else seed
+        g: Any
+        part: Any
+        for node in order:
+            g = take(node, None)
+            if g is None:
+                continue
+            if wanted is not None:
+                if node in wanted:
+                    wanted[node] = g
+                if node in ends:
+                    continue
+            rule = node.rule
+            if rule.mode is not mode:
+                mode = rule.mode
+                current.set(caller.replace(grad=create_graph, fallback=mode.fallback))
+            for parent, part in zip(node.inputs, rule.run(g, node, create_graph)):
+                if part is None or parent in skip:
+                    continue
+                if type(part) is not Tensor:
+                    raise AutogradError(
+                        f"the derivative of {rule.name} gave a {type(part).__name__}; gradients are tensors, or None"
+                    )
+                key = parent.key
+                if part._payload.shape != parent.shape or part._key.base is not key or key.fitted:
+                    part = _fit(part, parent, node)
+                if parent in grads:
+                    grads[parent] = add(grads[parent], part)
+                else:
+                    grads[parent] = part
+            if not retain:
+                node.inputs = node.saved = None
+        g = part = None  # who else holds a gradient decides whether a leaf may keep it
+        if wanted is None:
+            for leaf in leaves:
+                if leaf in grads:
+                    _land(leaf, take(leaf), create_graph)
+        else:
+            for node in wanted:
+                if node in grads:
+                    wanted[node] = take(node)
+                if wanted[node] is not None and not create_graph:
+                    _own(wanted, node)
+    finally:
+        current.reset(token)
+
+
+_age = attrgetter("age")
+
+
+def _collect(roots: list[Any], wanted: dict[Any, Any] | None) -> tuple[list[Any], list[Leaf]]:
+    """What the roots come from: nodes, the roots among them, and leaves, each once.
+
+    Raises:
+        AutogradError: a record that an earlier backward has freed.
+    """
+    order, leaves = [], []
+    seen: set[Any] = {None}
+    for node in roots:
+        if node not in seen:
+            seen.add(node)
+            (leaves if type(node) is Leaf else order).append(node)
+    for node in order:
         inputs = node.inputs
         if inputs is None:
             if wanted is not None and node in wanted:
@@ -175,130 +249,54 @@ def _walk(
                 "pass retain_graph=True to the first backward"
             )
         for parent in inputs:
-            if parent is None:
-                continue
-            if wanted is not None:
-                users.setdefault(parent, []).append(node)
-            if parent in waiting:
-                waiting[parent] += 1
-            else:
-                waiting[parent] = 1
-                if type(parent) is not Leaf:
-                    stack.append(parent)
-    if wanted is not None:
-        waiting = _towards(wanted, users)
-        roots = [(node, seed) for node, seed in roots if node in waiting]
-    grads: dict[Any, Tensor] = {}
-    borrowed: set[Any] = set()
-    caller = current.get()
-    fallback = caller.fallback
-    token = current.set(caller.replace(grad=create_graph))
-    try:
-        ready = []
-        for node, seed in roots:
-            if node in grads:
-                grads[node] = add(grads[node], seed)
-            else:
-                grads[node] = _fit(seed, node)
-                borrowed.add(node)
-                if not waiting[node]:
-                    ready.append(node)
-        while ready:
-            node = ready.pop()
-            g = grads.pop(node)
-            if wanted is not None and node in wanted:
-                wanted[node] = copy(g) if node in borrowed and not create_graph else g
-            if type(node) is Leaf:
-                if wanted is None:
-                    _land(node, g, node in borrowed, create_graph)
-                continue
-            if wanted is not None and not any(p in waiting for p in node.inputs or ()):
-                continue
-            rule = node.rule
-            if rule.mode.fallback != fallback:
-                fallback = rule.mode.fallback
-                current.set(caller.replace(grad=create_graph, fallback=fallback))
-            parts = rule.run(g, node, create_graph)
-            inputs = node.inputs
-            if len(parts) != len(inputs):
-                raise AutogradError(
-                    f"the derivative of {rule.name} gave {len(parts)} gradients for {len(inputs)} operands"
-                )
-            for parent, part in zip(inputs, parts):
-                if parent is None or (wanted is not None and parent not in waiting):  # no gradient is wanted there
-                    continue
-                if part is not None:
-                    if type(part) is not Tensor:
-                        raise AutogradError(
-                            f"the derivative of {rule.name} gave a {type(part).__name__}; gradients are tensors, or None"
-                        )
-                    leaf = type(parent) is Leaf
-                    key = parent.key if leaf else parent.rule.out
-                    if (
-                        part._payload.shape != parent.shape
-                        or part._key.base is not key
-                        or key.fitted  # one key, and perhaps another pattern
-                    ):
-                        part = _fit(part, parent, node)
-                    if parent in grads:
-                        grads[parent] = add(grads[parent], part)
-                        borrowed.discard(parent)
-                    else:
-                        grads[parent] = part
-                        if leaf or wanted is not None:  # somebody will keep it
-                            if part is g or part._alias is not None:
-                                borrowed.add(parent)
-                            else:
-                                for s in node.saved:
-                                    if s is part:
-                                        borrowed.add(parent)
-                left = waiting[parent] = waiting[parent] - 1
-                if not left:
-                    if parent in grads:
-                        ready.append(parent)
-                    else:
-                        _release(parent, grads, ready, waiting)
-            if not retain:
-                node.inputs = node.saved = None
-    finally:
-        current.reset(token)
+            if parent not in seen:
+                seen.add(parent)
+                (leaves if type(parent) is Leaf else order).append(parent)
+    return order, leaves
 
 
-def _release(node: Any, grads: dict[Any, Tensor], ready: list[Any], waiting: dict[Any, int]) -> None:
-    """Let a node run whose gradients have all come; one that got none passes the news to its own operands."""
-    stack = [node]
-    while stack:
-        node = stack.pop()
-        if node in grads:
-            ready.append(node)
-            continue
-        for parent in node.inputs or ():
-            if parent in waiting:
-                waiting[parent] -= 1
-                if not waiting[parent]:
-                    stack.append(parent)
-
-
-def _towards(wanted: dict[Any, Any], users: dict[Any, list[Any]]) -> dict[Any, int]:
-    """Of the nodes from which a wanted one is reached, how many of these use each: the rest need not run."""
+def _besides(wanted: dict[Any, Any], order: list[Any], leaves: list[Leaf]) -> tuple[set[Any], set[Any]]:
+    """Where no gradient has to go, since no wanted one is reached from there; and where they need not go further."""
     leading = set(wanted)
-    stack = list(wanted)
-    while stack:
-        for node in users.get(stack.pop(), ()):
-            if node not in leading:
-                leading.add(node)
-                stack.append(node)
-    return {node: sum(1 for user in users.get(node, ()) if user in leading) for node in leading}
+    ends = set()
+    for node in reversed(order):
+        if node.inputs is not None and any(parent in leading for parent in node.inputs):
+            leading.add(node)
+        else:
+            ends.add(node)
+    return {None, *(node for node in (*order, *leaves) if node not in leading)}, ends
 
 
-def _land(leaf: Leaf, g: Tensor, borrowed: bool, create_graph: bool) -> None:
+def _land(leaf: Leaf, g: Tensor, create_graph: bool) -> None:
     """Put a gradient where the user reads it: memory of the leaf's own, writable and contiguous."""
-    if leaf.grad is None:
-        leaf.grad = copy(g) if borrowed and not create_graph else g
-    elif create_graph or leaf.grad._key is not g._key or is_readonly(leaf.grad):
-        leaf.grad = add(leaf.grad, g)
-    else:
-        add_(leaf.grad, g)
+    have = leaf.grad
+    if have is None:
+        if create_graph:
+            leaf.grad = g
+            return
+        leaf.grad = copy(g) if g._alias is not None or getrefcount(g) > _ALONE else g
+        return
+    if not create_graph and have._key is g._key:
+        try:
+            add_(have, g)
+            return
+        except ReadOnlyError:  # before anything was written
+            pass
+    leaf.grad = add(have, g)
+
+
+def _alone(leaf: Any, g: Any, create_graph: bool) -> int:
+    """How many references `_land` counts of a gradient that nobody else holds."""
+    return getrefcount(g)
+
+
+_ALONE = (lambda take: _alone(None, take(0), False))([object()].pop)
+
+
+def _own(wanted: dict[Any, Any], node: Any) -> None:
+    """Let a gradient that is handed out share no memory with another, with the seed, or with what the user holds."""
+    g, wanted[node] = wanted[node], None
+    wanted[node] = copy(g) if g._alias is not None or getrefcount(g) > _ALONE else g
 
 
 def _fit(part: Tensor, node: Any, source: Any = None) -> Tensor:

@@ -7,6 +7,7 @@ record holds the gradient, not the tensor. So graphs die by reference counts alo
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from tripoint import kernels
@@ -27,16 +28,20 @@ class Node:
     """One recorded call.
 
     Attributes:
+        age: of two nodes, the younger has the larger.
         rule: what is the same for every call of its plan.
         inputs: the nodes of its operands, ``None`` where no gradient is wanted; ``None`` as a whole once freed.
         saved: what the derivative needs, each tensor followed by the version it had.
-        shape: of the result.
+        shape: of the result, and of the gradient that the node takes.
+        key: of that gradient.
         meta: bound metadata.
         like: a bare alias of the result, for layouts that fit gradients themselves.
     """
 
-    __slots__ = ("__weakref__", "inputs", "like", "meta", "rule", "saved", "shape")
+    __slots__ = ("__weakref__", "age", "inputs", "key", "like", "meta", "rule", "saved", "shape")
 
+    age: int
+    key: Key
     rule: Rule
     inputs: tuple[Any, ...] | None
     saved: tuple[Any, ...] | None
@@ -44,16 +49,15 @@ class Node:
     meta: tuple[Any, ...]
     like: Tensor | None
 
-    @property
-    def key(self) -> Key:
-        """Key of the gradients that the node takes."""
-        return self.rule.out
-
     def rebound(self, tensor: Tensor) -> None:
         """A new payload was bound to the tensor; the node that records it follows."""
 
     def __repr__(self) -> str:
         return f"<recorded {self.rule.row.name} {self.shape}>"
+
+
+#: the age of the next node.
+tick = count().__next__
 
 
 class Leaf:
@@ -192,7 +196,11 @@ def make_rule(row: Row, name: str, mode: Mode, keys: tuple[Key, ...], wanted: tu
         call = f"d{i}({', '.join(['g', *words])})"
         results.append(f"*{call}" if p.role == "variadic" else call)
         flat += count
-    body.append(f"return ({''.join(r + ', ' for r in results if r)})")
+    parts = f"({''.join(r + ', ' for r in results if r)})"
+    if any(p.role == "variadic" for p in row.operands):
+        constants["counted"] = counted
+        parts = f"counted(name, inputs, {parts})"
+    body.append(f"return {parts}")
     run = compile_plan(["g", "node", "grad"], body, constants)
     return Rule(row, name, mode, out, wanted, saves, run, shapes)
 
@@ -216,6 +224,13 @@ def _of_input(
     if i in shapes:
         return f"saved[{2 * saved + shapes.index(i)}]"
     return f"inputs[{first}].shape"
+
+
+def counted(name: str, inputs: tuple[Any, ...], parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The gradients that a derivative by several operands gave, if they are as many."""
+    if len(parts) != len(inputs):
+        raise AutogradError(f"the derivative of {name} gave {len(parts)} gradients for {len(inputs)} operands")
+    return parts
 
 
 def changed(name: str, operand: str) -> AutogradError:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tripoint import kernels
 from tripoint.autograd.engine import gradients
-from tripoint.autograd.node import Leaf, Node, Rule, make_rule, slots_of
+from tripoint.autograd.node import Leaf, Node, Rule, make_rule, slots_of, tick
 from tripoint.dispatcher.calls import call_row
 from tripoint.dispatcher.layer import Layer, standing
 from tripoint.dispatcher.plan import again, compile_plan, join, names_of
@@ -139,15 +139,23 @@ def _functional(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], m
     constants: dict[str, Any] = {
         "inner": next_plan,
         "Node": Node,
+        "tick": tick,
         "rule_of": rule_of,
         "rules": rules,
     }
     body: list[str] = []
     lines, closed = getattr(next_plan, "source", None) or ([""], dict[str, Any]())
+    known = None  # the result's key, where it is the same for every call of the plan
     if lines[-1] == "return out":  # a kernel's plan, which reads payloads and records nothing
         del constants["inner"]
         constants = {**closed, **constants}
         body += lines[:-1]
+        if "view_key" not in closed:
+            known = closed["key"]
+            if known.dtype.gradient is None:
+                return next_plan
+            constants.update(key=known.recorded, b=known.base, rule=rule_of(known.base))
+            body.remove("out._node = None")
     elif op.composite:
         constants["bare"] = _bare
         given = ", ".join(f"bare({n})" if n[0] == "a" else n for n in parameters)
@@ -155,11 +163,14 @@ def _functional(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], m
     else:
         constants.update(fresh=_fresh, op=op)
         body.append(f"out = fresh(op, inner({', '.join(parameters)}))")
-    body.append("k = out._key")
-    if op.keyed or op.composite:
-        body.append("if k.dtype.gradient is None: return out")
-    body.append("node = Node()")
-    body += ["b = k.base", "try:", "    node.rule = rules[b]", "except KeyError:", "    node.rule = rule_of(b)"]
+    if known is not None:
+        body += ["node = out._node = Node()", "node.age = tick()", "node.key = b", "node.rule = rule"]
+    else:
+        body.append("k = out._key")
+        if op.keyed or op.composite:
+            body.append("if k.dtype.gradient is None: return out")
+        body += ["node = out._node = Node()", "node.age = tick()", "b = node.key = k.base"]
+        body += ["try:", "    node.rule = rules[b]", "except KeyError:", "    node.rule = rule_of(b)"]
     inputs = []
     for i, p in enumerate(op.operands):
         if p.role == "variadic":
@@ -191,9 +202,12 @@ def _functional(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], m
     body.append("node.shape = out._payload.shape")
     if op.metas:
         body.append(f"node.meta = ({''.join(f'm{i}, ' for i in range(len(op.metas)))})")
-    constants["fits"] = _keep_like
-    body.append("if b.fitted: fits(node, out)")
-    body += ["out._node = node", "out._key = k.recorded", "return out"]
+    if known is None or known.base.fitted:
+        constants["fits"] = _keep_like
+        body.append("if b.fitted: fits(node, out)")
+    if known is None:
+        body.append("out._key = k.recorded")
+    body.append("return out")
     return compile_plan(parameters, body, constants)
 
 
@@ -269,6 +283,7 @@ def _inplace(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], mode
             bare._alias = record_of(x1)
             saved += [bare, bare._alias.version]
         node = Node()
+        node.age, node.key = tick(), keys[0].base
         node.rule, node.inputs, node.saved = rule, inputs, (*saved, *shapes)
         node.shape, node.meta, node.like = x1.shape, tuple(values[count:]), None
         if keys[0].layout.gradient_like is not None:
@@ -296,6 +311,7 @@ def _rebase(chain: list[Tensor], written: Node, mode: Mode) -> None:
         return None if inputs[0] is None else _outside(g, steps), _apply(g, steps)
 
     node = Node()
+    node.age, node.key = tick(), root._key.base
     node.rule = Rule(
         row_of(assign_), f"writing through {steps[-1][0].name}", mode, root._key.base, (True, True), (), run
     )

@@ -58,6 +58,8 @@ def compile_plan(parameters: list[str], body: list[str], constants: dict[str, An
         exec(compile(text, "<tripoint plan>", "exec"), scope)
         factory = _factories[text] = scope["factory"]
     plan = factory(**constants)
+    # CPython remembers in the code which function a call in it went to; plans that share code would keep it guessing.
+    plan.__code__ = plan.__code__.replace()
     plan.__dict__["source"] = (body, constants)  # for a layer that writes itself around a plan without another call
     return plan
 
