@@ -383,6 +383,11 @@ def _preferred(tied: list[Any], origin: Callable[[Any], Origin]) -> list[Any]:
     return [t for t, rank in zip(tied, ranks, strict=True) if rank == most]
 
 
+def passes(g: Any) -> Any:
+    """The derivative of what passes gradients on as they are."""
+    return g
+
+
 def select_derivative(operator: str, keys: tuple[Key, ...], slots: tuple[int, ...]) -> tuple[Any, tuple[Any, ...]]:
     """As `select`, among the derivatives of an operator: its tensors decide, a Python number fits every pattern."""
     tensors = tuple([k.base if k.is_tensor else ABSENT for k in keys])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 from operator import attrgetter
 from sys import getrefcount
 from typing import Any
 
-from tripoint.autograd.node import Leaf
+from tripoint.autograd.node import Leaf, Rule
 from tripoint.dispatcher.plan import refresh
 from tripoint.errors import ArgumentError, AutogradError, ReadOnlyError, ShapeError
 from tripoint.keys import Key
@@ -163,108 +164,107 @@ def _walk(
     roots: list[tuple[Any, Tensor]], retain_graph: bool | None, create_graph: bool, wanted: dict[Any, Any] | None
 ) -> None:
     retain = create_graph if retain_graph is None else retain_graph
-    order, leaves = _collect([node for node, _ in roots], wanted)
-    order.sort(key=_age, reverse=True)  # a call is younger than what its operands come from
-    skip: set[Any] = {None}
-    ends: set[Any] = skip
-    if wanted is not None:
-        skip, ends = _besides(wanted, order, leaves)
+    skip, ends = (_nowhere, _nowhere) if wanted is None else _besides([node for node, _ in roots], wanted)
     grads: dict[Any, Tensor] = {}
-    take = grads.pop
+    ready: list[tuple[int, Any]] = []  # a heap: of what has a gradient, the youngest, whose users have all run
+    leaves: list[Leaf] = []
+    g: Any
+    part: Any
     caller = current.get()
     mode = None
     token = current.set(caller.replace(grad=create_graph))
     try:
         for node, seed in roots:
-            seed = _fit(seed, node)
-            grads[node] = add(grads[node], seed) if node in grads else seed
-        g: Any
-        part: Any
-        for node in order:
-            g = take(node, None)
-            if g is None:
+            part = _fit(seed, node)
+            if node in grads:
+                grads[node] = add(grads[node], part)
+            else:
+                grads[node] = part
+                heappush(ready, (node.age, node))
+        while ready:
+            node = heappop(ready)[1]
+            if node.__class__ is Leaf:
+                leaves.append(node)
                 continue
+            g = grads.pop(node)
             if wanted is not None:
                 if node in wanted:
                     wanted[node] = g
                 if node in ends:
                     continue
-            rule = node.rule
+            rule, inputs = node.rule, node.inputs
+            if inputs is None:
+                raise _freed(rule)
             if rule.mode is not mode:
                 mode = rule.mode
-                current.set(caller.replace(grad=create_graph, fallback=mode.fallback))
-            for parent, part in zip(node.inputs, rule.run(g, node, create_graph)):
+                if mode.fallback != caller.fallback:
+                    current.set(caller.replace(grad=create_graph, fallback=mode.fallback))
+            for parent, part in zip(inputs, rule.run(g, node, create_graph)):
                 if part is None or parent in skip:
                     continue
-                if type(part) is not Tensor:
+                key = parent.key
+                try:
+                    fits = part._payload.shape == parent.shape and part._key.base is key
+                except AttributeError:
                     raise AutogradError(
                         f"the derivative of {rule.name} gave a {type(part).__name__}; gradients are tensors, or None"
-                    )
-                key = parent.key
-                if part._payload.shape != parent.shape or part._key.base is not key or key.fitted:
+                    ) from None
+                if not fits or key.fitted:
                     part = _fit(part, parent, node)
                 if parent in grads:
                     grads[parent] = add(grads[parent], part)
                 else:
                     grads[parent] = part
+                    heappush(ready, (parent.age, parent))
             if not retain:
                 node.inputs = node.saved = None
         g = part = None  # who else holds a gradient decides whether a leaf may keep it
+        # Leaves come last: an error in a derivative leaves every .grad as it was.
         if wanted is None:
             for leaf in leaves:
-                if leaf in grads:
-                    _land(leaf, take(leaf), create_graph)
+                _land(leaf, grads.pop(leaf), create_graph)
         else:
             for node in wanted:
                 if node in grads:
-                    wanted[node] = take(node)
+                    wanted[node] = grads.pop(node)
                 if wanted[node] is not None and not create_graph:
                     _own(wanted, node)
     finally:
         current.reset(token)
 
 
-_age = attrgetter("age")
+_nowhere: set[Any] = {None}
 
 
-def _collect(roots: list[Any], wanted: dict[Any, Any] | None) -> tuple[list[Any], list[Leaf]]:
-    """What the roots come from: nodes, the roots among them, and leaves, each once.
+def _freed(rule: Rule) -> AutogradError:
+    return AutogradError(
+        f"backward has already been run through {rule.name} and its record was freed; "
+        "pass retain_graph=True to the first backward"
+    )
+
+
+def _besides(roots: list[Any], wanted: dict[Any, Any]) -> tuple[set[Any], set[Any]]:
+    """Where no gradient has to go, since no wanted one is reached from there; and where they need not go further.
 
     Raises:
         AutogradError: a record that an earlier backward has freed.
     """
-    order, leaves = [], []
-    seen: set[Any] = {None}
-    for node in roots:
-        if node not in seen:
-            seen.add(node)
-            (leaves if type(node) is Leaf else order).append(node)
+    seen = dict.fromkeys(roots)
+    order = list(seen)
     for node in order:
-        inputs = node.inputs
-        if inputs is None:
-            if wanted is not None and node in wanted:
-                continue
-            raise AutogradError(
-                f"backward has already been run through {node.rule.name} and its record was freed; "
-                "pass retain_graph=True to the first backward"
-            )
-        for parent in inputs:
-            if parent not in seen:
-                seen.add(parent)
-                (leaves if type(parent) is Leaf else order).append(parent)
-    return order, leaves
-
-
-def _besides(wanted: dict[Any, Any], order: list[Any], leaves: list[Leaf]) -> tuple[set[Any], set[Any]]:
-    """Where no gradient has to go, since no wanted one is reached from there; and where they need not go further."""
-    leading = set(wanted)
-    ends = set()
-    for node in reversed(order):
-        if node.inputs is not None and any(parent in leading for parent in node.inputs):
+        if node.inputs is None and node not in wanted:
+            raise _freed(node.rule)
+        for parent in node.inputs or ():
+            if parent is not None and parent not in seen:
+                seen[parent] = None
+                order.append(parent)
+    leading, ends = set(wanted), set()
+    for node in sorted(order, key=attrgetter("age"), reverse=True):  # what a call used comes before the call
+        if any(parent in leading for parent in node.inputs or ()):
             leading.add(node)
         else:
             ends.add(node)
-    return {None, *(node for node in (*order, *leaves) if node not in leading)}, ends
+    return {None, *(node for node in order if node not in leading)}, ends
 
 
 def _land(leaf: Leaf, g: Tensor, create_graph: bool) -> None:

@@ -28,7 +28,7 @@ class Node:
     """One recorded call.
 
     Attributes:
-        age: of two nodes, the younger has the larger.
+        age: smaller than that of every earlier node, so smaller than those of its inputs.
         rule: what is the same for every call of its plan.
         inputs: the nodes of its operands, ``None`` where no gradient is wanted; ``None`` as a whole once freed.
         saved: what the derivative needs, each tensor followed by the version it had.
@@ -57,17 +57,18 @@ class Node:
 
 
 #: the age of the next node.
-tick = count().__next__
+tick = count(0, -1).__next__
 
 
 class Leaf:
     """The gradient record of a tensor that asked for gradients; it holds the gradient, not the tensor."""
 
-    __slots__ = ("__weakref__", "grad", "key", "like", "shape")
+    __slots__ = ("__weakref__", "age", "grad", "key", "like", "shape")
 
     inputs: tuple[Any, ...] = ()
 
     def __init__(self, tensor: Tensor) -> None:
+        self.age = tick()
         self.grad: Tensor | None = None
         self.shape: Shape = tensor.shape
         self.key = tensor._key.base
@@ -150,11 +151,7 @@ def make_rule(row: Row, name: str, mode: Mode, keys: tuple[Key, ...], wanted: tu
     needs = {n: kernels.parameters(functions[n])[1:] for n in used}
     saves = tuple(n for n in (*names, "out") if any(n in needs[u] for u in used))
     constants: dict[str, Any] = {"changed": changed, "rejoin": rejoin, "name": name}
-    body = [
-        "saved, inputs, meta = node.saved, node.inputs, node.meta"
-        if metas
-        else "saved, inputs = node.saved, node.inputs"
-    ]
+    body = []
     where = {n: f"s{i}" for i, n in enumerate(saves)}
     asked = {n.removesuffix("_shape") for u in used for n in needs[u] if n.endswith("_shape") and n != "out_shape"}
     shapes = tuple(i for i, p in enumerate(row.operands) if p.name in asked and (p.role == "variadic" or not wanted[i]))
@@ -191,6 +188,10 @@ def make_rule(row: Row, name: str, mode: Mode, keys: tuple[Key, ...], wanted: tu
                 words.append("out_shape=node.shape")
             else:
                 words.append(f"{need}={_of_input(need, row, names, slots, constants, keys, shapes, len(saves))}")
+        if functions[p.name] is kernels.passes:
+            results.append("g")
+            flat += count
+            continue
         constants[f"d{i}"] = functions[p.name]
         # Parameters are passed by name: a derivative may list them in any order.
         call = f"d{i}({', '.join(['g', *words])})"
@@ -201,6 +202,8 @@ def make_rule(row: Row, name: str, mode: Mode, keys: tuple[Key, ...], wanted: tu
         constants["counted"] = counted
         parts = f"counted(name, inputs, {parts})"
     body.append(f"return {parts}")
+    text = "\n".join(body)
+    body = [*[f"{name} = node.{name}" for name in ("saved", "inputs", "meta") if f"{name}" in text], *body]
     run = compile_plan(["g", "node", "grad"], body, constants)
     return Rule(row, name, mode, out, wanted, saves, run, shapes)
 

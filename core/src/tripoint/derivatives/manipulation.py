@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tripoint.kernels import derivative
+from tripoint.kernels import derivative, passes
 from tripoint.ops import manipulation as ops
 from tripoint.ops.indexing import getitem
 from tripoint.tensor import Tensor
@@ -17,7 +17,7 @@ derivative(ops.permute_dims, x=lambda g, axes: ops.permute_dims(g, _inverse(axes
 derivative(ops.matrix_transpose, x=lambda g: ops.matrix_transpose(g))
 derivative(ops.expand_dims, x=lambda g, axis: ops.squeeze(g, axis))
 derivative(ops.squeeze, x=lambda g, axis: ops.expand_dims(g, axis=axis))
-derivative(ops.broadcast_to, x=lambda g: g)
+derivative(ops.broadcast_to, x=passes)
 derivative(ops.flip, x=lambda g, axis: ops.flip(g, axis=axis))
 
 

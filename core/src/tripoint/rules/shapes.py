@@ -187,6 +187,8 @@ def bind_axes(shapes: Shapes, axis: Any, *rest: Any) -> tuple[Any, ...]:
     ndim = len(shapes[0])
     if axis is None and ndim < 8:
         return (_every[ndim], *rest)
+    if axis.__class__ is int and 0 <= axis < ndim:
+        return ((axis,), *rest)
     return (normalise_axes(axis, ndim), *rest)
 
 
