@@ -51,7 +51,7 @@ def record_of(tensor: Tensor) -> Alias:
         alias = tensor._alias = Alias()
         alias.version = 0
         return alias
-    return alias.record if alias.__class__ is View else alias  # type: ignore[union-attr, return-value]
+    return alias.record if alias.__class__ is View else alias  # type: ignore[return-value]
 
 
 #: source that makes ``out`` a view of ``a0`` by ``row`` with the metadata ``{meta}``, in plans.

@@ -213,7 +213,9 @@ class Tensor:
 
         def __dir__(self) -> list[str]:
             declared = (*self._key.layout.attributes, *self._key.dtype.attributes)
-            return sorted({n for n in object.__dir__(self) if type(getattr(Tensor, n, None)) is not Answer} | {*declared})
+            return sorted(
+                {n for n in object.__dir__(self) if type(getattr(Tensor, n, None)) is not Answer} | {*declared}
+            )
 
 
 class Answer:
@@ -236,7 +238,7 @@ class Answer:
             found = place.attributes.get(name)
             if found is not None:
                 return found(tensor)
-        known = (*layouts.registered.values(), *dtypes.registered.values())
+        known: list[Any] = [*layouts.registered.values(), *dtypes.registered.values()]
         have = " or ".join(str(place) for place in known if name in place.attributes)
         hint = f"it is for {have}" if have else f"here it is {_elsewhere.get(name)}"
         raise TensorAttributeError(f"a tensor on {key.base} has no attribute {name!r}; {hint}", name=name, obj=tensor)
@@ -244,7 +246,7 @@ class Answer:
 
 def answer() -> None:
     """Let tensors answer to what the registered layouts and dtypes declare now, and to nothing that is gone."""
-    places = (*layouts.registered.values(), *dtypes.registered.values())
+    places: list[Any] = [*layouts.registered.values(), *dtypes.registered.values()]
     wanted = {*_elsewhere, *(name for place in places for name in place.attributes)}
     for name in [n for n, value in vars(Tensor).items() if type(value) is Answer and n not in wanted]:
         delattr(Tensor, name)

@@ -8,7 +8,7 @@ from operator import attrgetter
 from sys import getrefcount
 from typing import Any
 
-from tripoint.autograd.node import Leaf, Rule
+from tripoint.autograd.node import Leaf
 from tripoint.dispatcher.plan import refresh
 from tripoint.errors import ArgumentError, AutogradError, ReadOnlyError, ShapeError
 from tripoint.keys import Key
@@ -164,7 +164,7 @@ def _walk(
     roots: list[tuple[Any, Tensor]], retain_graph: bool | None, create_graph: bool, wanted: dict[Any, Any] | None
 ) -> None:
     retain = create_graph if retain_graph is None else retain_graph
-    skip, ends = (_nowhere, _nowhere) if wanted is None else _besides([node for node, _ in roots], wanted)
+    skip, ends = (None, None) if wanted is None else _besides([node for node, _ in roots], wanted)
     grads: dict[Any, Tensor] = {}
     ready: list[tuple[int, Any]] = []  # a heap: of what has a gradient, the youngest, whose users have all run
     leaves: list[Leaf] = []
@@ -175,7 +175,7 @@ def _walk(
     token = current.set(caller.replace(grad=create_graph))
     try:
         for node, seed in roots:
-            part = _fit(seed, node)
+            part = fit(seed, node)
             if node in grads:
                 grads[node] = add(grads[node], part)
             else:
@@ -190,35 +190,17 @@ def _walk(
             if wanted is not None:
                 if node in wanted:
                     wanted[node] = g
-                if node in ends:
+                if node in ends:  # type: ignore[operator]
                     continue
-            rule, inputs = node.rule, node.inputs
-            if inputs is None:
-                raise _freed(rule)
+            rule = node.rule
             if rule.mode is not mode:
                 mode = rule.mode
                 if mode.fallback != caller.fallback:
                     current.set(caller.replace(grad=create_graph, fallback=mode.fallback))
-            for parent, part in zip(inputs, rule.run(g, node, create_graph)):
-                if part is None or parent in skip:
-                    continue
-                key = parent.key
-                try:
-                    fits = part._payload.shape == parent.shape and part._key.base is key
-                except AttributeError:
-                    raise AutogradError(
-                        f"the derivative of {rule.name} gave a {type(part).__name__}; gradients are tensors, or None"
-                    ) from None
-                if not fits or key.fitted:
-                    part = _fit(part, parent, node)
-                if parent in grads:
-                    grads[parent] = add(grads[parent], part)
-                else:
-                    grads[parent] = part
-                    heappush(ready, (parent.age, parent))
+            rule.run(g, node, create_graph, grads, ready, skip)
             if not retain:
                 node.inputs = node.saved = None
-        g = part = None  # who else holds a gradient decides whether a leaf may keep it
+        g = seed = part = None  # type: ignore[assignment]  # who else holds a gradient decides whether a leaf may keep it
         # Leaves come last: an error in a derivative leaves every .grad as it was.
         if wanted is None:
             for leaf in leaves:
@@ -233,12 +215,45 @@ def _walk(
         current.reset(token)
 
 
-_nowhere: set[Any] = {None}
+def give(
+    parent: Any, part: Any, node: Any, grads: dict[Any, Tensor], ready: list[tuple[int, Any]], skip: set[Any] | None
+) -> None:
+    """Give the input of a node its gradient. Rules have this unrolled, for each of their operands.
+
+    Args:
+        parent: the input, or ``None`` where no gradient is wanted.
+        part: the gradient, or ``None`` for a gradient of 0.
+        node: where it comes from.
+        grads: the gradients so far.
+        ready: a heap of those whose gradients may go on.
+        skip: inputs that need none.
+
+    Raises:
+        AutogradError: ``part`` is no tensor.
+    """
+    if parent is None or part is None or (skip is not None and parent in skip):
+        return
+    if type(part) is not Tensor:
+        raise no_tensor(node.rule.name, part)
+    key = parent.key
+    if part._payload.shape != parent.shape or part._key.base is not key or key.fitted:
+        part = fit(part, parent, node)
+    if parent in grads:
+        grads[parent] = add(grads[parent], part)
+    else:
+        grads[parent] = part
+        heappush(ready, (parent.age, parent))
 
 
-def _freed(rule: Rule) -> AutogradError:
+def no_tensor(name: str, part: Any) -> AutogradError:
+    """The error of a derivative that gave something else."""
+    return AutogradError(f"the derivative of {name} gave a {type(part).__name__}; gradients are tensors, or None")
+
+
+def freed(name: str) -> AutogradError:
+    """The error of a record that is gone."""
     return AutogradError(
-        f"backward has already been run through {rule.name} and its record was freed; "
+        f"backward has already been run through {name} and its record was freed; "
         "pass retain_graph=True to the first backward"
     )
 
@@ -253,7 +268,7 @@ def _besides(roots: list[Any], wanted: dict[Any, Any]) -> tuple[set[Any], set[An
     order = list(seen)
     for node in order:
         if node.inputs is None and node not in wanted:
-            raise _freed(node.rule)
+            raise freed(node.rule.name)
         for parent in node.inputs or ():
             if parent is not None and parent not in seen:
                 seen[parent] = None
@@ -299,7 +314,7 @@ def _own(wanted: dict[Any, Any], node: Any) -> None:
     wanted[node] = copy(g) if g._alias is not None or getrefcount(g) > _ALONE else g
 
 
-def _fit(part: Tensor, node: Any, source: Any = None) -> Tensor:
+def fit(part: Tensor, node: Any, source: Any = None) -> Tensor:
     """A gradient in the shape, dtype, device and, where the layout says so, layout of the node that receives it.
 
     ``source`` is the node whose derivative gave it.

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tripoint import kernels
-from tripoint.autograd.engine import gradients
-from tripoint.autograd.node import Leaf, Node, Rule, make_rule, slots_of, tick
+from tripoint.autograd.engine import freed, give, gradients
+from tripoint.autograd.node import Leaf, Node, Rule, slots_of, tick
+from tripoint.autograd.rule import make_rule
 from tripoint.dispatcher.calls import call_row
 from tripoint.dispatcher.layer import Layer, standing
 from tripoint.dispatcher.plan import again, compile_plan, join, names_of
@@ -305,10 +306,13 @@ def _rebase(chain: list[Tensor], written: Node, mode: Mode) -> None:
     root = chain[-1]
     steps = [(view.row, view.meta) for link in reversed(chain) if isinstance(view := link._alias, View)]
 
-    def run(g: Tensor, node: Node, grad: bool) -> tuple[Any, ...]:
-        inputs = node.inputs
-        assert inputs is not None
-        return None if inputs[0] is None else _outside(g, steps), _apply(g, steps)
+    def run(g: Tensor, node: Node, grad: bool, grads: Any, ready: Any, skip: Any) -> None:
+        if node.inputs is None:
+            raise freed(node.rule.name)
+        before, written = node.inputs
+        if before is not None and (skip is None or before not in skip):
+            give(before, _outside(g, steps), node, grads, ready, skip)
+        give(written, _apply(g, steps), node, grads, ready, skip)
 
     node = Node()
     node.age, node.key = tick(), root._key.base

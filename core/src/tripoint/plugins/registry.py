@@ -136,7 +136,8 @@ class Registry:
                 )
             if table is dtypes.registered and name in dtypes.PLAIN:
                 raise RegistrationError(f"{name} is a plain dtype of the core and cannot be announced")
-        for place in (*self._layouts, *self._dtypes):
+        places: list[Any] = [*self._layouts, *self._dtypes]
+        for place in places:
             taken = [n for n in place.attributes if type(getattr(Tensor, n, Answer(n))) is not Answer]
             if taken:
                 raise RegistrationError(

@@ -34,6 +34,8 @@ _names = [
 ]
 _by_name: dict[str, np.dtype[Any]] = {name: np.dtype(name) for name in _names}
 _float32, _float64 = _by_name["float32"], _by_name["float64"]
+#: zeros as ufuncs take them most quickly: a Python number is first made an array.
+_zero32, _zero64 = np.zeros((), _float32), np.zeros((), _float64)
 _by_dtype: dict[np.dtype[Any], str] = {dtype: name for name, dtype in _by_name.items()}
 
 
@@ -370,16 +372,20 @@ def _as(value: Any, dtype: np.dtype[Any]) -> Array:
     return value if value.dtype is dtype else value.astype(dtype, copy=False)
 
 
+def _zero_of(dtype: np.dtype[Any]) -> Any:
+    return _zero32 if dtype is _float32 else _zero64 if dtype is _float64 else dtype.type(0)
+
+
 def relu(x: Array) -> Array:
     """The larger of x and 0."""
-    return np.maximum(x, x.dtype.type(0))
+    return np.maximum(x, _zero_of(x.dtype))
 
 
 def relu_back(g: Array, x: Array) -> Array:
     """``g`` where x > 0, half of it at 0, else 0; NaN passes ``g``."""
     if g.shape == x.shape:
-        out = g.copy()
-        np.putmask(out, np.less(x, 0), 0)  # half the time of np.where
+        out, zero = g.copy(), _zero_of(x.dtype)
+        np.putmask(out, np.less(x, zero), zero)  # half the time of np.where
     else:
         out = np.where(x < 0, g.dtype.type(0), g)
     if np.count_nonzero(x) != x.size:  # cheaper than comparing with 0 and reducing
@@ -505,6 +511,14 @@ def _shifted(x: Array, axis: int) -> Array:
     return np.subtract(x, np.maximum.reduce(x, axis, out=..., keepdims=True))
 
 
+def sum_of(x: Array) -> Any:
+    """The sum of a floating vector."""
+    dtype = x.dtype
+    if x.size <= _SHORT and (dtype is _float32 or dtype is _float64):
+        return (_ones32 if dtype is _float32 else _ones64)[: x.size].dot(x)
+    return np.add.reduce(x)
+
+
 def _kept_sum(x: Array, axis: int) -> Array:
     """The sum along an axis, which stays as one of size 1; see `sum`."""
     dtype = x.dtype
@@ -585,7 +599,7 @@ def nll_loss(x: Array, labels: Array) -> Any:
     if _wide(x):
         chosen = chosen.astype(np.float32)
     if rows:
-        return np.asarray(np.add.reduce(chosen) / -rows, x.dtype)
+        return np.asarray(sum_of(chosen) / -rows, x.dtype)
     return np.asarray(np.nan, x.dtype)
 
 
