@@ -137,7 +137,7 @@ def main() -> int:
             f"Made by `python benchmarks/run.py dispatch --write` on: {machine()}.\n\n"
             "| what | ratio | budget | |\n| --- | --- | --- | --- |\n" + table + "\n\n"
             "Tensors have one element, except in the training step: a perceptron 64-32-10 at batch 32, forward, backward and\n"
-            "update. Rows marked *above* are where we have not met our own budget yet.\n"
+            "update. A row above its budget is marked.\n"
         )
         print(f"wrote {REPORT}")
     return 0

@@ -38,6 +38,9 @@ def _python_calls(fn: Callable[[], Any]) -> list[str]:
     return seen[1:]
 
 
+PYTHON_CALLS_OF_A_STEP = 121
+
+
 # A number that falls is good news: write the new one down, so that it stays.
 @pytest.mark.parametrize(
     ("fn", "calls"),
@@ -55,6 +58,22 @@ def _python_calls(fn: Callable[[], Any]) -> list[str]:
 )
 def test_python_calls(fn: Callable[[], Any], calls: list[str]) -> None:
     assert _python_calls(fn) == calls
+
+
+def test_python_calls_of_a_training_step() -> None:
+    x, y = tp.ones((32, 64)), tp.zeros((32,), dtype="int64")
+    weights = [tp.ones(shape).requires_grad_() for shape in ((64, 32), (32,), (32, 10), (10,))]
+
+    def step() -> None:
+        w1, b1, w2, b2 = weights
+        tp.nn.cross_entropy(tp.nn.relu(x @ w1 + b1) @ w2 + b2, y).backward()
+        with tp.no_grad():
+            for w in weights:
+                w -= 0.01 * w.grad  # type: ignore[operator]
+                w.grad = None
+
+    step()
+    assert len(_python_calls(step)) <= PYTHON_CALLS_OF_A_STEP
 
 
 def test_python_calls_in_a_scope_and_after_explaining() -> None:

@@ -381,6 +381,39 @@ def test_disabled_by_the_environment(word: str, run_program: Any, write_distribu
     assert "vault-plugin 1.0: blocked" in out
 
 
+def test_attributes_that_layouts_and_dtypes_declare() -> None:
+    from tripoint import plugins as tables
+    from tripoint.errors import TensorAttributeError
+    from tripoint.plugin import Layout, Registry
+
+    strided_tensor = tp.zeros((2,), device="meta")
+    ragged = Layout(
+        "ragged_of_tests", attributes={"row_lengths": lambda x: "lengths", "view": lambda x: "a view of its own"}
+    )
+    registry = Registry()
+    registry.layout(ragged)
+    registry.commit()
+    try:
+        mine = tp.Tensor()
+        mine._key = strided_tensor._key.replace(layout=ragged)
+        assert mine.row_lengths == "lengths"  # type: ignore[attr-defined]
+        assert mine.view == "a view of its own"  # type: ignore[attr-defined]
+        assert "row_lengths" in dir(mine)
+        assert "row_lengths" not in dir(strided_tensor)
+        assert not hasattr(strided_tensor, "row_lengths")
+        with pytest.raises(TensorAttributeError, match=r"no attribute 'row_lengths'; it is for ragged_of_tests"):
+            strided_tensor.row_lengths  # type: ignore[attr-defined]
+        clash = Registry("clash-of-tests")
+        clash.layout(Layout("clash_of_tests", attributes={"sum": lambda x: 0}))
+        with pytest.raises(RegistrationError, match="declares the attribute 'sum', which every tensor has"):
+            clash.commit()
+    finally:
+        tables.unregister(None)
+    assert not hasattr(tp.Tensor, "row_lengths")
+    with pytest.raises(TensorAttributeError, match="here it is reshape"):
+        strided_tensor.view  # type: ignore[attr-defined]
+
+
 def test_blocking_and_unblocking(run_program: Any, write_distribution: Any) -> None:
     site = write_distribution(
         "vault-plugin",

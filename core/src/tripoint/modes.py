@@ -31,13 +31,21 @@ class Mode:
         layers: active layers, outermost first.
     """
 
-    __slots__ = ("device", "fallback", "grad", "layers")
+    __slots__ = ("_off", "device", "fallback", "grad", "layers")
 
     def __init__(self, grad: bool, fallback: str, device: Device | None, layers: tuple[Any, ...]) -> None:
         self.grad = grad
         self.fallback = fallback
         self.device = device
         self.layers = layers
+        self._off: Mode | None = None
+
+    def without_grad(self) -> Mode:
+        """The mode that differs in recording nothing; asked for by every backward and every `no_grad`."""
+        off = self._off
+        if off is None:
+            off = self._off = self.replace(grad=False)
+        return off
 
     def replace(
         self,
@@ -57,7 +65,7 @@ class Mode:
         return _modes.get(ident) or intern(*ident)
 
     def __repr__(self) -> str:
-        return f"Mode({', '.join(f'{name}={getattr(self, name)}' for name in self.__slots__)})"
+        return f"Mode({', '.join(f'{name}={getattr(self, name)}' for name in self.__slots__[1:])})"
 
 
 _modes: dict[tuple[Any, ...], Mode] = {}
@@ -224,7 +232,8 @@ class no_grad(Scope):
     """Do not record calls for differentiation: ``with no_grad(): ...`` or ``@no_grad()``."""
 
     def __init__(self) -> None:
-        super().__init__(_grad_off)
+        self._change = Mode.without_grad
+        self._tokens = []
 
 
 class enable_grad(Scope):
@@ -232,10 +241,6 @@ class enable_grad(Scope):
 
     def __init__(self) -> None:
         super().__init__(_grad_on)
-
-
-def _grad_off(mode: Mode) -> Mode:
-    return mode.replace(grad=False)
 
 
 def _grad_on(mode: Mode) -> Mode:

@@ -239,6 +239,14 @@ def test_reductions(name: str, dtype: str, keepdims: bool) -> None:
         both(lambda x: reduce(x, axis=0), np.stack([special(dtype), values((9,), dtype)]))
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_sums_over_leading_axes(dtype: str) -> None:
+    from tripoint.schema import rows
+
+    for shape in ((2, 3), (2, 0), (2, 3, 4)):
+        both(lambda x, s=shape: rows["sum_leading"].call(x, shape=s[1:]), values(shape, dtype))
+
+
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 @pytest.mark.parametrize("dtype", ["bool", *INTS, *FLOATS])
 def test_positions_of_extremes(name: str, dtype: str) -> None:

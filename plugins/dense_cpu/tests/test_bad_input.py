@@ -339,5 +339,5 @@ def test_errors_of_a_recorded_call_leave_no_record():
 def test_a_misspelled_attribute_is_pythons_own_error() -> None:
     # A __getattr__ that worded it would cost every call a sixth, see the note in tripoint/tensor.py; Python suggests 'shape'.
     with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'shpae'"):
-        X.shpae  # noqa: B018
+        X.shpae
     assert not hasattr(type(X), "__getattr__")

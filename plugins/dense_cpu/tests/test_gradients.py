@@ -106,6 +106,7 @@ CASES = {
         (tp.sum, away(())),
         (lambda x: tp.sum(x, axis=0), away((2, 0))),
     ],
+    "sum_leading": [(lambda x: op("sum_leading")(x, shape=(3,)), away((2, 3)))],
     "prod": [
         (tp.prod, away((5,))),
         (lambda x: tp.prod(x, axis=1), away((2, 3))),
@@ -774,6 +775,64 @@ def stranger(name, kernel, **functions):
     if functions:
         derivative(declared, **functions)
     return declared
+
+
+def test_gradients_that_are_handed_out_share_no_memory():
+    a, b = tp.ones((2,)).requires_grad_(), tp.ones((2,)).requires_grad_()
+    for inputs in ([a, b], [b, a]):
+        first, second = tp.gradients((a + b) * 1, inputs, tp.ones((2,)))
+        assert own(first)
+        assert own(second)
+        assert not tp.shares_memory(first, second)
+    kept = tp.asarray([3.0, 4.0])  # a derivative that gives away what somebody else holds
+    held = stranger("held", lambda x: np.asarray(x * 1), x=lambda g: kept)
+    held(a).sum().backward()
+    a.grad += 1
+    (g,) = tp.gradients(held(b).sum(), [b])
+    g += 1
+    assert kept.tolist() == [3, 4]
+    c = tp.asarray([1.0, 2.0]).requires_grad_()
+    saved = stranger("saved", lambda x: np.asarray(x * 1), x=lambda g, x: x)
+    saved(c).sum().backward()
+    assert not tp.shares_memory(c.grad, c)
+
+
+def test_what_is_not_wanted_is_not_computed():
+    calls = []
+    noted = stranger("noted", lambda x: np.asarray(x * 1), x=lambda g: calls.append("noted") or g)
+    a, b = tp.ones((2,)).requires_grad_(), tp.ones((2,)).requires_grad_()
+    x, y = noted(a), b * 2
+    out = (x * y).sum()
+    assert tp.gradients(out, [b], retain_graph=True)[0].tolist() == [2, 2]
+    assert calls == []
+    assert tp.gradients(out, [a, b])[0].tolist() == [2, 2]
+    assert calls == ["noted"]
+    x, y = noted(a), b * 2  # x is a root behind which nothing is wanted
+    assert tp.gradients([x, y], [b], tp.ones((2,)))[0].tolist() == [2, 2]
+    assert calls == ["noted"]
+
+
+def test_an_error_in_a_derivative_leaves_every_gradient_as_it_was():
+    broken = stranger("broken", lambda x: np.asarray(x * 1), x=lambda g: 1 / 0)
+    a, b = tp.ones((2,)).requires_grad_(), tp.ones((2,)).requires_grad_()
+    with pytest.raises(ZeroDivisionError):
+        (broken(a) + b * 2).sum().backward()
+    assert a.grad is None
+    assert b.grad is None
+    y = b * b
+    y.sum().backward()
+    before = b.grad.tolist()
+    with pytest.raises(AutogradError, match="already been run through"):
+        (y + a * 3).sum().backward()
+    assert b.grad.tolist() == before
+    assert a.grad is None
+
+
+def test_a_read_only_gradient_of_the_users_own_is_added_to():
+    x = tp.ones((3,)).requires_grad_()
+    x.grad = tp.broadcast_to(tp.asarray(2.0), (3,))
+    (x * 1).sum().backward()
+    assert x.grad.tolist() == [3, 3, 3]
 
 
 def test_an_operator_without_a_derivative():

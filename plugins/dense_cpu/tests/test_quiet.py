@@ -63,6 +63,7 @@ def calls():
         "cross_entropy of nothing": lambda x: nn.cross_entropy(x.reshape(matrix)[:0], tp.asarray([1])[:0]),
         "nll_loss": lambda x: rows["nll_loss"].call(x.reshape(matrix), tp.asarray([0, 4])),
         "nll_loss_back": lambda x: rows["nll_loss_back"].call(x[0], tp.asarray([0, 4]), shape=matrix),
+        "sum_leading": lambda x: rows["sum_leading"].call(x.reshape(matrix), shape=(5,)),
         "log_softmax_back": lambda x: rows["log_softmax_back"].call(x, x, axis=0),
         "matmul_nt": lambda x: rows["matmul_nt"].call(x.reshape(matrix), x.reshape(matrix)),
         "matmul_tn": lambda x: rows["matmul_tn"].call(x.reshape(matrix), x.reshape(matrix)),

@@ -88,7 +88,24 @@ def same(got, want, tolerance=0.0):
 
 
 def test_every_reduction_has_a_case():
-    assert {n for n, r in rows.items() if r.body.__module__ == "tripoint.ops.reductions"} == set(CASES)
+    assert {n for n, r in rows.items() if r.body.__module__ == "tripoint.ops.reductions"} == {*CASES, "sum_leading"}
+
+
+@pytest.mark.parametrize("dtype", ["int64", *FLOATS, *COMPLEX])
+@pytest.mark.parametrize("form", ["call", "body"])
+def test_sums_over_leading_axes(dtype, form):
+    for shape in ((3, 4), (65, 4), (5000, 2), (0, 3), (2, 3, 4), (2, 0, 4)):
+        array = values(dtype, shape)
+        for memory in memories(array):
+            for count in range(len(shape) + 1):
+                out = getattr(rows["sum_leading"], form)(tp.asarray(memory), shape=shape[count:])
+                work = np.complex128 if dtype in COMPLEX else np.float64
+                want = array.astype(work).sum(axis=tuple(range(count))).astype(np_dtype(dtype))
+                assert (out.shape, out.dtype.name) == (shape[count:], dtype)
+                np.testing.assert_array_equal(out.numpy(), want)
+    if form == "call":
+        with pytest.raises(ShapeError, match=r"\(3,\) are not the last sizes of the shape \(2, 4\)"):
+            rows["sum_leading"].call(tp.ones((2, 4)), shape=(3,))
 
 
 def reference(name, x, axis, keepdims, dtype):

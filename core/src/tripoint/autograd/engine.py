@@ -19,6 +19,7 @@ from tripoint.ops.creation import ones
 from tripoint.ops.elementwise import add, add_
 from tripoint.ops.manipulation import broadcast_to, reshape
 from tripoint.ops.reductions import sum as sum_
+from tripoint.ops.reductions import sum_leading
 from tripoint.plugins import on_change
 from tripoint.tensor import Tensor
 
@@ -172,10 +173,12 @@ def _walk(
     part: Any
     caller = current.get()
     mode = None
-    token = current.set(caller.replace(grad=create_graph))
+    token = current.set(caller.replace(grad=True) if create_graph else caller.without_grad())
     try:
         for node, seed in roots:
-            part = fit(seed, node)
+            key = node.key
+            right = seed._key is key and seed._payload.shape == node.shape and not key.fitted
+            part = seed if right else fit(seed, node)
             if node in grads:
                 grads[node] = add(grads[node], part)
             else:
@@ -327,7 +330,7 @@ def fit(part: Tensor, node: Any, source: Any = None) -> Tensor:
     if have != shape:
         lead = len(have) - len(shape)
         if lead > 0 and have[lead:] == shape and have == source.shape:  # a bias: the usual case
-            part = sum_(part, axis=0 if lead == 1 else _leading[lead])
+            part = sum_leading(part, shape=shape)
         else:
             part = _shaped(part, shape, source)
         if part._key is key and not key.fitted:
@@ -344,9 +347,6 @@ def fit(part: Tensor, node: Any, source: Any = None) -> Tensor:
     elif key.layout is strided and part.layout is not strided:
         part = to(part, layout=strided)
     return part
-
-
-_leading = [tuple(range(n)) for n in range(65)]
 
 
 def _shaped(part: Tensor, shape: tuple[int, ...], source: Any) -> Tensor:

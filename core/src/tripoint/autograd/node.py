@@ -29,21 +29,24 @@ class Node:
         inputs: the nodes of its operands, ``None`` where no gradient is wanted; ``None`` as a whole once freed.
         saved: what the derivative needs, each tensor followed by the version it had.
         shape: of the result, and of the gradient that the node takes.
-        key: of that gradient.
         meta: bound metadata.
         like: a bare alias of the result, for layouts that fit gradients themselves.
     """
 
-    __slots__ = ("__weakref__", "age", "inputs", "key", "like", "meta", "rule", "saved", "shape")
+    __slots__ = ("__weakref__", "age", "inputs", "like", "meta", "rule", "saved", "shape")
 
     age: int
-    key: Key
     rule: Rule
     inputs: tuple[Any, ...] | None
     saved: tuple[Any, ...] | None
     shape: Shape
     meta: tuple[Any, ...]
     like: Tensor | None
+
+    @property
+    def key(self) -> Key:
+        """Key of the gradient that the node takes."""
+        return self.rule.out
 
     def rebound(self, tensor: Tensor) -> None:
         """A new payload was bound to the tensor; the node that records it follows."""

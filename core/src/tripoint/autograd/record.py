@@ -165,12 +165,12 @@ def _functional(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], m
         constants.update(fresh=_fresh, op=op)
         body.append(f"out = fresh(op, inner({', '.join(parameters)}))")
     if known is not None:
-        body += ["node = out._node = Node()", "node.age = tick()", "node.key = b", "node.rule = rule"]
+        body += ["node = out._node = Node()", "node.age = tick()", "node.rule = rule"]
     else:
         body.append("k = out._key")
         if op.keyed or op.composite:
             body.append("if k.dtype.gradient is None: return out")
-        body += ["node = out._node = Node()", "node.age = tick()", "b = node.key = k.base"]
+        body += ["node = out._node = Node()", "node.age = tick()", "b = k.base"]
         body += ["try:", "    node.rule = rules[b]", "except KeyError:", "    node.rule = rule_of(b)"]
     inputs = []
     for i, p in enumerate(op.operands):
@@ -200,7 +200,7 @@ def _functional(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], m
             words.append(f"a{i}, 0 if x{i} is None else x{i}.version")
     words += [operand_shape(op, i) for i in trial.shapes]
     body.append(f"node.saved = ({''.join(w + ', ' for w in words)})")
-    body.append("node.shape = out._payload.shape")
+    body.append("node.shape = r.shape" if known is not None else "node.shape = out._payload.shape")
     if op.metas:
         body.append(f"node.meta = ({''.join(f'm{i}, ' for i in range(len(op.metas)))})")
     if known is None or known.base.fitted:
@@ -284,8 +284,7 @@ def _inplace(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], mode
             bare._alias = record_of(x1)
             saved += [bare, bare._alias.version]
         node = Node()
-        node.age, node.key = tick(), keys[0].base
-        node.rule, node.inputs, node.saved = rule, inputs, (*saved, *shapes)
+        node.age, node.rule, node.inputs, node.saved = tick(), rule, inputs, (*saved, *shapes)
         node.shape, node.meta, node.like = x1.shape, tuple(values[count:]), None
         if keys[0].layout.gradient_like is not None:
             _keep_like(node, x1)
@@ -315,7 +314,7 @@ def _rebase(chain: list[Tensor], written: Node, mode: Mode) -> None:
         give(written, _apply(g, steps), node, grads, ready, skip)
 
     node = Node()
-    node.age, node.key = tick(), root._key.base
+    node.age = tick()
     node.rule = Rule(
         row_of(assign_), f"writing through {steps[-1][0].name}", mode, root._key.base, (True, True), (), run
     )

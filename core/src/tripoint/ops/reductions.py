@@ -23,6 +23,12 @@ def sum(x: Tensor, /, *, axis: Axes = None, dtype: DType | str | None = None, ke
     """Sum over axes (all of them for ``None``). Integers and bools are summed in 64 bits; the sum of nothing is 0."""
 
 
+@composite(dtype=rules.kept((dt.numeric,)), shape=rules.trailing, kind="gradient")
+def sum_leading(x: Tensor, /, *, shape: tuple[int, ...]) -> Tensor:
+    """Sum over leading axes, which leaves ``shape``, in the dtype of ``x``: what becomes of the gradient of a bias."""
+    return sum(x, axis=tuple(range(x.ndim - len(shape))), dtype=x.dtype)
+
+
 @primitive(dtype=rules.accumulated(), keyed=("dtype",), **_REDUCE)
 def prod(x: Tensor, /, *, axis: Axes = None, dtype: DType | str | None = None, keepdims: bool = False) -> Tensor:
     """Product over axes. Integers and bools are multiplied in 64 bits; the product of nothing is 1."""

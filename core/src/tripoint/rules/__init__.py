@@ -55,6 +55,7 @@ from tripoint.rules.shapes import reduced_nonempty as reduced_nonempty
 from tripoint.rules.shapes import same as same
 from tripoint.rules.shapes import squeezed as squeezed
 from tripoint.rules.shapes import taken as taken
+from tripoint.rules.shapes import trailing as trailing
 from tripoint.rules.shapes import transposed as transposed
 from tripoint.rules.windows import bind_conv as bind_conv
 from tripoint.rules.windows import bind_index as bind_index

@@ -213,6 +213,13 @@ def reduced(shapes: Shapes, *, axis: Shape, keepdims: bool, **meta: Any) -> Shap
     return tuple(s for i, s in enumerate(shape) if i not in axis)
 
 
+def trailing(shapes: Shapes, *, shape: Shape, **meta: Any) -> Shape:
+    """Shape rule: the trailing sizes of the operand, given as the metadata ``shape``."""
+    if shapes[0][len(shapes[0]) - len(shape) :] != shape:
+        raise ShapeError(f"{shape} are not the last sizes of the shape {shapes[0]}")
+    return shape
+
+
 def reduced_nonempty(shapes: Shapes, *, axis: Shape, keepdims: bool, **meta: Any) -> Shape:
     """As reduced, for operators without an identity: reducing an axis of size 0 is an error."""
     (shape,) = shapes

@@ -301,6 +301,12 @@ class Kernels(Windows):
     def sum(self, x: Array, *, axis: Shape, keepdims: bool, target: Key) -> Array:
         return self._total(self.xp.sum, x, axis, keepdims, target)
 
+    def sum_leading(self, x: Array, *, shape: Shape, target: Key) -> Array:
+        lead = x.ndim - len(shape)
+        if x.shape[lead:] != shape:
+            raise ValueError("shapes")  # the operator's shape rule words it
+        return self.sum(x, axis=tuple(range(lead)), keepdims=False, target=target)
+
     def prod(self, x: Array, *, axis: Shape, keepdims: bool, target: Key) -> Array:
         return self._total(self.xp.prod, x, axis, keepdims, target)
 

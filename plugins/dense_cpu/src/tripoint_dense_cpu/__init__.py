@@ -203,10 +203,10 @@ backend.kernels(
         for name in (
             "empty", "zeros", "ones", "full", "ramp", "from_data", "astype", "copy", "to_list", "to_numpy", "to_text",
             "reshape", "permute_dims", "matrix_transpose", "expand_dims", "squeeze", "broadcast_to", "flip", "concat",
-            "getitem", "getitem_back", "take", "take_back", "sum", "prod", "max", "min", "all", "any", "argmax", "argmin",
-            "matmul", "relu", "relu_back", "multiply_back", "divide_back", "softmax", "log_softmax", "pick", "pick_back",
+            "getitem", "getitem_back", "take", "take_back", "sum", "sum_leading", "prod", "max", "min", "all", "any",
+            "argmax", "argmin", "matmul", "matmul_nt", "matmul_tn", "relu", "relu_back", "multiply_back", "divide_back",
+            "softmax", "log_softmax", "log_softmax_back", "cross_entropy", "nll_loss", "nll_loss_back", "pick", "pick_back",
             "conv2d", "conv2d_input", "conv2d_weight", "max_pool2d", "max_pool2d_input", "max_pool2d_tangent",
-            "cross_entropy", "nll_loss", "nll_loss_back", "log_softmax_back", "matmul_nt", "matmul_tn",
         )
     }
 )  # fmt: skip

@@ -422,9 +422,11 @@ _first = (0,)
 def sum(x: Array, *, axis: Shape, keepdims: bool, target: Key) -> Any:
     """Sum in the result's dtype; half precision is accumulated in float32."""
     dtype = x.dtype
-    if (dtype is _float32 or dtype is _float64) and axis and _by_name.get(target.dtype.name) is dtype:
-        if axis == _first and not keepdims and x.ndim <= 2 and x.shape[0] <= _SHORT:
-            return (_ones32 if dtype is _float32 else _ones64)[: x.shape[0]].dot(x)  # a third of what a reduction takes to begin
+    if axis and (dtype is _float32 or dtype is _float64) and _by_name[target.dtype.name] is dtype:
+        if axis == _first and (count := x.shape[0]) <= _SHORT and not keepdims and x.ndim <= 2:
+            return (_ones32 if dtype is _float32 else _ones64)[:count].dot(
+                x
+            )  # a third of what a reduction takes to begin
         if x.shape[axis[0]] > _LONG and axis[-1] != x.ndim - 1:
             return _long_sum(x, axis, keepdims)
         return np.add.reduce(x, axis, out=..., keepdims=keepdims)
@@ -434,6 +436,16 @@ def sum(x: Array, *, axis: Shape, keepdims: bool, target: Key) -> Any:
     if not axis:
         return x.astype(dtype)
     return np.add.reduce(x, axis, dtype, None, keepdims)
+
+
+def sum_leading(x: Array, *, shape: Shape, target: Key) -> Any:
+    """Sum over leading axes."""
+    if x.shape[1:] == shape and x.ndim == 2 and x.dtype is _float32 and x.shape[0] <= _SHORT:
+        return _ones32[: x.shape[0]].dot(x)
+    lead = x.ndim - len(shape)
+    if x.shape[lead:] != shape:
+        raise ValueError("shapes")  # the operator's shape rule words it
+    return sum(x, axis=tuple(range(lead)), keepdims=False, target=target)
 
 
 def prod(x: Array, *, axis: Shape, keepdims: bool, target: Key) -> Any:
@@ -511,14 +523,6 @@ def _shifted(x: Array, axis: int) -> Array:
     return np.subtract(x, np.maximum.reduce(x, axis, out=..., keepdims=True))
 
 
-def sum_of(x: Array) -> Any:
-    """The sum of a floating vector."""
-    dtype = x.dtype
-    if x.size <= _SHORT and (dtype is _float32 or dtype is _float64):
-        return (_ones32 if dtype is _float32 else _ones64)[: x.size].dot(x)
-    return np.add.reduce(x)
-
-
 def _kept_sum(x: Array, axis: int) -> Array:
     """The sum along an axis, which stays as one of size 1; see `sum`."""
     dtype = x.dtype
@@ -547,6 +551,11 @@ def softmax(x: Array, *, axis: int) -> Array:
 
 def log_softmax(x: Array, *, axis: int) -> Array:
     """The logarithm of softmax; half precision is computed in float32."""
+    if axis == 1 and x.ndim == 2 and x.shape[1] <= 32 <= x.shape[0] and x.dtype is _float32:
+        x = x.T.copy()  # the usual case, as below and without a call
+        x -= np.maximum.reduce(x, 0, out=..., keepdims=True)
+        x -= np.log(_ones32[: x.shape[0]].dot(np.exp(x)))
+        return x.T.copy()
     if _wide(x):
         return log_softmax(x.astype(np.float32), axis=axis).astype(x.dtype)
     narrow = _narrow(x, axis)
@@ -596,11 +605,11 @@ def nll_loss(x: Array, labels: Array) -> Any:
     """Minus the mean at the labels; of no rows NaN."""
     rows, classes = x.shape
     chosen = x[_row_numbers(rows), _positions(labels, classes, "labels", 0)]
+    if x.dtype is _float32 and 0 < rows <= _SHORT:
+        return _ones32[:rows].dot(chosen) / -rows
     if _wide(x):
         chosen = chosen.astype(np.float32)
-    if rows:
-        return np.asarray(sum_of(chosen) / -rows, x.dtype)
-    return np.asarray(np.nan, x.dtype)
+    return np.asarray(np.add.reduce(chosen) / -rows if rows else np.nan, x.dtype)
 
 
 def nll_loss_back(g: Array, labels: Array, *, shape: Shape) -> Array:
@@ -609,7 +618,7 @@ def nll_loss_back(g: Array, labels: Array, *, shape: Shape) -> Array:
     out = np.zeros(shape, g.dtype)
     if rows:
         # The labels were checked when the loss was computed, and have not changed since: backward would have refused.
-        out[_row_numbers(rows), labels] = g / -rows
+        out[_row_numbers(rows), labels] = g.item() / -rows
     return out
 
 
