@@ -114,7 +114,7 @@ class OneLineParser(argparse.ArgumentParser):
 def count(text: str) -> int:
     """A whole number from 0, as options take it."""
     if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise argparse.ArgumentTypeError(f"must be a whole number from 0, not {text[:20]!r}")
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 10**19 - 1, not {text[:20]!r}")
     return int(text)
 
 

@@ -12,8 +12,10 @@ import pytest
 
 import tripoint as tp
 from tripoint.errors import (
+    AliasError,
     ArgumentError,
     AutogradError,
+    DTypeError,
     NoKernelError,
     PluginError,
     ReadOnlyError,
@@ -230,3 +232,35 @@ def test_shapes_that_the_library_does_not_take_are_our_error(shape):
 def test_a_backend_says_what_it_is_made_of(words, make):
     with pytest.raises(TripointError, match=words):
         make()
+
+
+def test_a_view_is_not_made_by_way_of_a_conversion() -> None:
+    image = tp.ones((2, 9, 4, 4)).to(layout="blocked")
+    with pytest.raises(AliasError, match=r"reshape of a tensor on cpu.blocked.float32 converts it first"):
+        tp.reshape(image, (2, 144), copy=False)
+    assert image.reshape((2, 144)).layout == "strided"
+
+
+@pytest.mark.parametrize("layout", ["strided", "sparse_coo", "blocked"])
+def test_in_place_forms_keep_the_dtype_whatever_the_layout(layout: str) -> None:
+    x = tp.ones((1, 2, 2, 1)).to(layout=layout)
+    x += x.to(dtype="float64")
+    assert (x.dtype, x.layout) == ("float32", layout)
+    assert x.to(layout="strided").tolist() == [[[[2], [2]], [[2], [2]]]]
+    with pytest.raises(DTypeError, match="would change the dtype of x1 from float32 to complex128"):
+        x += x.to(layout="strided").to(dtype="complex128")
+
+
+def test_like_keeps_the_layout_and_makes_nothing_dense_in_passing() -> None:
+    wide = tp.sparse.coo([[0], [1]], [1.0], (100_000, 100_000))
+    assert (tp.zeros_like(wide).layout, tp.zeros_like(wide).nnz) == ("sparse_coo", 0)
+    for fn in (tp.ones_like, tp.empty_like, lambda x: tp.full_like(x, 2.0)):
+        with pytest.raises(NoKernelError, match=r"sparse_coo"):
+            fn(wide)
+
+
+def test_an_error_in_backward_names_the_operator_whose_derivative_raised() -> None:
+    x = tp.asarray([[0.0, 1.0]]).to(layout="sparse_coo").requires_grad_()
+    with pytest.raises(TripointError) as caught:
+        tp.max(x).backward()
+    assert "raised by the derivative of max" in caught.value.__notes__

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os as _os
+import sys as _sys
+from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tripoint import errors as errors
@@ -29,6 +32,7 @@ from tripoint.layouts import Layout as Layout
 from tripoint.layouts import strided as strided
 from tripoint.modes import device as device
 from tripoint.modes import enable_grad as enable_grad
+from tripoint.modes import fallback as fallback
 from tripoint.modes import get_default_dtype as get_default_dtype
 from tripoint.modes import no_grad as no_grad
 from tripoint.modes import set_default_dtype as set_default_dtype
@@ -113,9 +117,23 @@ from tripoint.tensor import Tensor as Tensor
 if TYPE_CHECKING:
     from tripoint import memory as memory
     from tripoint import nn as nn
+    from tripoint import streams as streams
     from tripoint.explanation import explain as explain
+    from tripoint.layers import checked as checked
+    from tripoint.streams import Event as Event
+    from tripoint.streams import Stream as Stream
+    from tripoint.streams import stream as stream
+    from tripoint.streams import synchronize as synchronize
+    from tripoint.support import Operators
+    from tripoint.support import coverage as coverage
+    from tripoint.support import ops as ops
 
 __version__ = "0.1.0"
+
+if _os.environ.get("TRIPOINT_TRACE", "0") not in ("", "0"):
+    from tripoint.layers.log import start as _start
+
+    _start()
 
 bool: DType = _bool  # the standard's name
 
@@ -132,16 +150,8 @@ _PLANNED = frozenset(
         "trace",
         "profile",
         "anomaly",
-        "checked",
-        "fallback",
-        "ops",
-        "coverage",
         "set_num_threads",
         "draw_layout",
-        "synchronize",
-        "Stream",
-        "Event",
-        "stream",
         "random",
         "save",
         "load",
@@ -154,8 +164,29 @@ _PLANNED = frozenset(
 )
 
 
+#: functions and classes that load at first need, by the module that has them.
+_LATER = {
+    "explain": "tripoint.explanation",
+    "checked": "tripoint.layers",
+    "coverage": "tripoint.support",
+    **dict.fromkeys(("Stream", "Event", "stream", "synchronize"), "tripoint.streams"),
+}
+
 _NN = frozenset(["conv2d", "cross_entropy", "linear", "log_softmax", "max_pool2d", "relu"])
 _added: list[str] = []
+
+
+class _Operators(_ModuleType):
+    """The room of the operators' declarations, which lists them when it is called: ``tripoint.ops()``."""
+
+    def __call__(self, namespace: str | None = None) -> Operators:
+        import importlib
+
+        found: Operators = importlib.import_module("tripoint.support").ops(namespace)
+        return found
+
+
+_sys.modules["tripoint.ops"].__class__ = _Operators
 
 
 def _forget_names() -> None:
@@ -169,14 +200,14 @@ plugins.on_change.append(_forget_names)
 
 def __getattr__(name: str) -> Any:
     """Parts that load at first need, and names that installed plugins add."""
-    if name in ("memory", "nn"):
+    if name in ("memory", "nn", "streams"):
         import importlib
 
         return importlib.import_module(f"tripoint.{name}")
-    if name == "explain":
+    if name in _LATER:
         import importlib
 
-        found = globals()[name] = importlib.import_module("tripoint.explanation").explain
+        found = globals()[name] = getattr(importlib.import_module(_LATER[name]), name)
         return found
     if not name.startswith("_"):
         try:

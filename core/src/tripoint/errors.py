@@ -10,10 +10,14 @@ __all__ = [
     "AliasError",
     "AmbiguousKernelError",
     "ArgumentError",
+    "AsyncError",
     "AutogradError",
     "DTypeError",
     "DeviceError",
+    "DeviceLostError",
     "ExchangeError",
+    "ExistsError",
+    "FallbackWarning",
     "IndexingError",
     "LayoutError",
     "NoKernelError",
@@ -60,6 +64,13 @@ def grouped(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
     ]
 
 
+def sized(count: float) -> str:
+    """A number of bytes for a message."""
+    units = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
+    step = min((int(count).bit_length() - 1) // 10, len(units) - 1) if count else 0
+    return f"{count / 1024**step:.3g} {units[step]}" if step else f"{count} bytes"
+
+
 def difference(name: str, axis: str, has: str, wants: str) -> str:
     """Where an argument does not fit, as text."""
     return f"{name} is {has}, not {wants}" if axis == "kind" else f"the {axis} of {name} is {has}, not {wants}"
@@ -103,6 +114,10 @@ class Near:
         return f"<near {self}>"
 
 
+#: lines of the text of `NoKernelError`, at most.
+MOST_LINES = 12
+
+
 class NoKernelError(TripointError, TypeError):
     """No kernel, hook or decomposition computes an operator on these points. The text has at most twelve lines.
 
@@ -113,6 +128,8 @@ class NoKernelError(TripointError, TypeError):
         nearest: the kernels that the operator has, as `Near`, nearest first.
         help: what would help, or an empty string.
         reasons: kernels that fit and took no part, as text.
+        routes: what was tried in order (kernel, hooks, decomposition, fallback) and why each was left, as pairs.
+        packages: the distributions that would help: to install, to prefer, or to repair.
         chain: operators being decomposed when the kernel was missed, innermost first.
     """
 
@@ -132,6 +149,8 @@ class NoKernelError(TripointError, TypeError):
         self.nearest = nearest
         self.help = help
         self.reasons = reasons
+        self.routes: tuple[tuple[str, str], ...] = ()
+        self.packages: tuple[str, ...] = ()
         self.chain: list[str] = []
 
     def __str__(self) -> str:
@@ -147,8 +166,11 @@ class NoKernelError(TripointError, TypeError):
         lines += [f"  {name}: {point}" for name, point in groups[:4]]
         if len(groups) > 4:
             lines.append(f"  ... and {len(groups) - 4} more")
+        if self.routes:
+            lines.append("  tried: " + "; ".join([f"{route}: {why}" for route, why in self.routes]))
         lines += [f"  not used: {reason}" for reason in self.reasons[:2]]
-        lines += [f"  nearest: {near}" for near in self.nearest[:3]]
+        room = MOST_LINES - len(lines) - bool(self.help)
+        lines += [f"  nearest: {near}" for near in self.nearest[: min(3, room)]]
         if self.help:
             lines.append("  " + self.help)
         return "\n".join([clipped(line, 400) for line in lines])
@@ -168,6 +190,10 @@ class RegistrationError(PluginError):
 
 class DeviceError(TripointError, ValueError):
     """Unknown or unusable device, or devices that do not go together."""
+
+
+class DeviceLostError(DeviceError):
+    """A device that was usable is so no more; what it held is gone."""
 
 
 class LayoutError(TripointError, ValueError):
@@ -210,12 +236,41 @@ class ArgumentError(TripointError, TypeError):
     """An argument of a kind that the function does not take."""
 
 
+class ExistsError(TripointError, FileExistsError):
+    """A file or folder would be overwritten."""
+
+
 class AutogradError(TripointError, RuntimeError):
     """Recording or differentiating was asked for where it cannot be done."""
 
 
+class AsyncError(TripointError, RuntimeError):
+    """A kernel failed after the call that queued it had returned.
+
+    Attributes:
+        operator: name of the kernel's operator.
+    """
+
+    operator: str = ""
+
+
 class OutOfMemoryError(TripointError, MemoryError):
-    """An allocator could not serve a request."""
+    """An allocator could not serve a request.
+
+    Attributes:
+        wanted, in_use, cached, limit, largest: bytes, where the allocator knows them: asked for, in tensors, kept for reuse,
+            the limit set, the largest free piece.
+    """
+
+    wanted: int | None = None
+    in_use: int | None = None
+    cached: int | None = None
+    limit: int | None = None
+    largest: int | None = None
+
+
+class FallbackWarning(UserWarning):
+    """A call was computed on another device, in a scope of `tripoint.fallback` that permits it."""
 
 
 class TensorAttributeError(TripointError, AttributeError):

@@ -7,7 +7,7 @@ other, both are kept, and a call that both fit is an error until the user states
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tripoint import dtypes as dt
 from tripoint.devices import Device
@@ -16,6 +16,10 @@ from tripoint.errors import AmbiguousKernelError, RegistrationError, short_file
 from tripoint.keys import ABSENT, Key
 from tripoint.layouts import Layout
 from tripoint.schema import Row, rows
+
+if TYPE_CHECKING:
+    from tripoint.allocators import Allocator
+    from tripoint.streams import Streams
 
 __all__ = ["Derivative", "Kernel", "Origin", "Pattern", "Point", "derivative", "select"]
 
@@ -264,11 +268,14 @@ class Point:
         current: function giving the index of the current device, for indexed devices.
         coerce: makes a payload of what a kernel returned when that is of another class (NumPy's scalars).
         quiet: a context in which a kernel runs again that raised FloatingPointError, which is the caller's setting.
+        allocator: function of a device giving what hands out its memory.
+        streams: the queues of its devices, a `tripoint.streams.Streams`.
+        capabilities: what its author says that the conformance kit may expect, a `tripoint.plugin.Capabilities`.
     """
 
     __slots__ = (
-        "aliases", "cheap", "coerce", "current", "describe", "factory", "from_strided", "frozen", "origin", "pattern",
-        "payload", "probe", "quiet", "summary", "to_strided",
+        "aliases", "allocator", "capabilities", "cheap", "coerce", "current", "describe", "factory", "from_strided", "frozen", "origin",
+        "pattern", "payload", "probe", "quiet", "streams", "summary", "to_strided",
     )  # fmt: skip
 
     def __init__(
@@ -289,7 +296,13 @@ class Point:
         probe: Callable[[], str | None] | None = None,
         coerce: Callable[[Any], Any] | None = None,
         quiet: Callable[[], Any] | None = None,
+        allocator: Callable[[Device], Allocator] | None = None,
+        streams: Streams | None = None,
+        capabilities: Any = None,
     ) -> None:
+        self.allocator = allocator
+        self.capabilities = capabilities
+        self.streams = streams
         self.coerce = coerce
         self.quiet = quiet
         self.pattern = pattern

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 from tripoint.devices import Device
 from tripoint.dtypes import Defaults, DType, as_dtype, complex_floating, floating
-from tripoint.errors import DTypeError
+from tripoint.errors import ArgumentError, DTypeError, FallbackWarning
 from tripoint.plugins import find_device, on_change
 
-__all__ = ["Mode", "Scope", "device", "enable_grad", "get_default_dtype", "no_grad", "set_default_dtype"]
+__all__ = ["Mode", "Scope", "device", "enable_grad", "fallback", "get_default_dtype", "no_grad", "set_default_dtype"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,7 +26,7 @@ class Mode:
 
     Attributes:
         grad: whether calls are recorded for differentiation.
-        fallback: ``error``; other policies are planned.
+        fallback: ``error``, or ``warn`` or ``allow`` with the device that computes instead, as in ``warn:cpu``.
         device: where new tensors go, or ``None`` for the CPU.
         layers: active layers, outermost first.
     """
@@ -257,6 +257,102 @@ class device(Scope):
     def __init__(self, name: Device | str) -> None:
         self.device = found = find_device(name)
         super().__init__(lambda mode: mode.replace(device=found))
+
+
+class Fallen:
+    """What the fallbacks of one operator from one point have cost: ``calls``, ``nbytes`` moved, ``seconds``."""
+
+    __slots__ = ("calls", "nbytes", "seconds")
+
+    def __init__(self) -> None:
+        self.calls, self.nbytes, self.seconds = 0, 0, 0.0
+
+
+_fallbacks: ContextVar[tuple[fallback, ...]] = ContextVar("tripoint_fallbacks", default=())
+
+
+class fallback(Scope):
+    """What becomes of a call that its point has no kernel, no hooks and no decomposition for, in a ``with`` block.
+
+    Args:
+        policy: ``"error"`` raises `NoKernelError`, as outside of any such scope. ``"warn"`` and ``"allow"`` copy the operands
+            to strided tensors of plain dtypes on another device, compute there, and bring the result back to the device
+            of the operands, where it stays strided and plain. ``"warn"`` warns once for each operator and point with the
+            bytes moved, and sums up when the scope ends.
+        to: the device that computes.
+
+    Attributes:
+        counts: by operator and point, a `Fallen` with ``calls``, ``nbytes`` and ``seconds``.
+
+    A kernel that raises is never replaced. Derivatives of what was recorded in the scope run under its policy.
+
+    Raises:
+        ArgumentError: another policy.
+        DeviceError: no installed plugin provides the device.
+    """
+
+    def __init__(self, policy: str, *, to: Device | str = "cpu") -> None:
+        if policy not in ("error", "warn", "allow"):
+            raise ArgumentError(f"fallback: policy must be 'error', 'warn' or 'allow', not {policy!r}")
+        self.policy = policy
+        self.counts: dict[tuple[str, str], Fallen] = {}
+        named = "error" if policy == "error" else f"{policy}:{find_device(to)}"
+        super().__init__(lambda mode: mode.replace(fallback=named))
+
+    def __enter__(self) -> fallback:
+        super().__enter__()
+        _fallbacks.set((*_fallbacks.get(), self))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        here = _fallbacks.get()
+        at = max((i for i, scope in enumerate(here) if scope is self), default=None)
+        if at is not None:
+            _fallbacks.set(here[:at] + here[at + 1 :])
+        super().__exit__(kind, error, trace)
+        if self.policy == "warn" and error is None and any(c.calls > 1 for c in self.counts.values()):
+            _warn(self.report())
+
+    def report(self) -> str:
+        """What fell back so far, as text."""
+        if not self.counts:
+            return "nothing fell back"
+        lines = [
+            f"{operator} on {point}: {c.calls} call{'s' * (c.calls != 1)}, {c.nbytes} bytes moved, {c.seconds:.3g} s"
+            for (operator, point), c in self.counts.items()
+        ]
+        return "fallbacks: " + "; ".join(lines)
+
+
+def fell_back(operator: str, point: str, nbytes: int, seconds: float) -> None:
+    """Count one fallback in every scope in force, and warn where its policy says so."""
+    scopes = _fallbacks.get()
+    first = True
+    for scope in scopes:
+        found = scope.counts.get((operator, point))
+        first &= found is None
+        if found is None:
+            found = scope.counts[operator, point] = Fallen()
+        found.calls += 1
+        found.nbytes += nbytes
+        found.seconds += seconds
+    policy, _, device = get_mode().fallback.partition(":")
+    if first and policy == "warn":
+        _warn(f"{operator} has no kernel for {point} and fell back to {device}: {nbytes} bytes moved")
+
+
+def _warn(message: str) -> None:
+    """Warn at the line of the user's that led here."""
+    import sys
+    import warnings
+
+    frame = sys._getframe(1)
+    while frame.f_back is not None and (frame.f_globals.get("__name__") or "tripoint").partition(".")[0] == "tripoint":
+        frame = frame.f_back
+    name = frame.f_globals.get("__name__")
+    warnings.warn_explicit(message, FallbackWarning, frame.f_code.co_filename, frame.f_lineno, name)
 
 
 def set_default_dtype(dtype: DType | str | type) -> None:

@@ -1,18 +1,25 @@
-"""The authoring API: everything that a plugin's author imports.
+"""The authoring API: everything that a plugin's author imports, besides `tripoint` itself and `tripoint.errors`.
 
 A backend is an object named by an entry point of ``tripoint.backends.v1``. Making it has no side effect; its kernels are
-registered when a point that the entry point's name covers is first needed.
+registered when a point that the entry point's name covers is first needed. A layer is a class named by an entry point of
+``tripoint.layers.v1``; it takes part where a program enters it. ``python -m tripoint.plugin`` prints the kernels that a
+backend should have first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple, TypeVar
 
 import pluggy
 
+from tripoint import checks as check
 from tripoint import dtypes as _dt
 from tripoint import kernels as _kernels
+from tripoint import rules as rules
+from tripoint.allocators import Allocator as Allocator
+from tripoint.allocators import Block as Block
 from tripoint.devices import Device as Device
 from tripoint.dispatcher.calls import resolution as _resolution
 from tripoint.dispatcher.declare import composite as composite
@@ -40,6 +47,10 @@ from tripoint.plugins import plugin_of as _plugin_of
 from tripoint.rules import DTypeRule as DTypeRule
 from tripoint.schema import Row as Row
 from tripoint.schema import rows as _rows
+from tripoint.streams import Marker as Marker
+from tripoint.streams import Queue as Queue
+from tripoint.streams import Streams as Streams
+from tripoint.streams import queue as queue
 from tripoint.tensor import Operand as Operand
 from tripoint.tensor import Tensor as Tensor
 from tripoint.tensor import wrap as wrap
@@ -52,6 +63,8 @@ boolean = _dt.boolean
 numeric = _dt.numeric
 real = _dt.real
 integral = _dt.integral
+signed_integer = _dt.signed_integer
+unsigned_integer = _dt.unsigned_integer
 floating = _dt.floating
 complex_floating = _dt.complex_floating
 PROTOCOL = 1
@@ -59,7 +72,10 @@ PROTOCOL = 1
 __all__ = [
     "FLOORS",
     "PROTOCOL",
+    "Allocator",
     "Backend",
+    "Block",
+    "Capabilities",
     "DType",
     "DTypeClass",
     "DTypeRule",
@@ -69,33 +85,46 @@ __all__ = [
     "Layer",
     "Layout",
     "LayoutSpec",
+    "Marker",
     "Operand",
     "Pattern",
+    "Queue",
     "Registry",
     "Resolution",
     "Row",
+    "Streams",
     "Tensor",
     "boolean",
+    "check",
     "complex_floating",
     "composite",
     "derivative",
+    "dtypes_in",
     "floating",
     "hookimpl",
     "inplace",
     "integral",
+    "kernel",
+    "kernel_signature",
     "key",
     "minimal",
+    "nested",
     "numeric",
     "operators",
     "payload",
     "plain",
     "primitive",
+    "queue",
     "real",
     "register",
     "resolve",
     "row_of",
+    "rules",
     "scalar",
+    "signed_integer",
     "strided",
+    "unnested",
+    "unsigned_integer",
     "wrap",
 ]
 
@@ -103,6 +132,52 @@ __all__ = [
 def minimal() -> tuple[str, ...]:
     """Names of the operators that give a usable namespace, those that autograd itself calls among them."""
     return tuple(sorted(name for name, row in _rows.items() if row.minimal))
+
+
+def kernel_signature(operator: Callable[..., Any] | str) -> str:
+    """How a kernel of an operator is called: payloads by position, metadata by keyword, axes already counted from 0.
+
+    Creation and conversion also give ``target``, the key of the result, to a kernel that names it.
+
+    Raises:
+        RegistrationError: there is no such operator.
+    """
+    row = _rows.get(operator) if isinstance(operator, str) else row_of(operator)
+    if row is None:
+        raise RegistrationError(f"there is no operator {operator!r}; tripoint.plugin.operators() has them all")
+    metas = [p.name for p in row.metas if p.name not in row.keyed] + ["target"] * bool(row.target)
+    words = [f"[{p.name}, ...]" if p.role == "variadic" else p.name for p in row.operands]
+    return f"{row.name}({', '.join([*words, *['*'] * bool(metas), *metas])})"
+
+
+def dtypes_in(*classes: DTypeClass) -> tuple[DType, ...]:
+    """Every plain dtype in one of these classes, small ones first: what a table for `Backend.kernels_by_dtype` is made of."""
+    return tuple(d for d in _dt.PLAIN.values() if any(d in c for c in classes))
+
+
+def unnested(data: Any) -> tuple[list[Any], tuple[int, ...]]:
+    """The numbers of what `from_data` is given, in row-major order, and their shape.
+
+    Args:
+        data: nested lists or tuples, a Python number, or an array with ``tolist``.
+    """
+    level = data.tolist() if hasattr(data, "tolist") else data
+    shape: list[int] = []
+    level = [level]
+    while any(isinstance(part, (list, tuple)) for part in level):
+        shape.append(len(level[0]))
+        level = [value for part in level for value in part]
+    return level, tuple(shape)
+
+
+def nested(values: Sequence[Any], shape: tuple[int, ...]) -> Any:
+    """Numbers in row-major order as nested lists of a shape, which is what `to_list` gives; a number for the shape ()."""
+    if not shape:
+        return values[0]
+    out = list(values)
+    for i in range(len(shape) - 1, 0, -1):
+        out = [out[j * shape[i] : (j + 1) * shape[i]] for j in range(prod(shape[:i]))]
+    return out
 
 
 def operators() -> dict[str, Callable[..., Any]]:
@@ -121,6 +196,37 @@ def resolve(operator: Callable[..., Any], *operands: Any, **meta: Any) -> Resolu
     values = tuple([meta.get(p.name, p.default) for p in row.metas])
     given = (*operands, *[p.default for p in row.operands[len(operands) :]])
     return _resolution(row, given, values)
+
+
+class Capabilities(NamedTuple):
+    """What the conformance kit may expect of a backend. It holds the backend to it both ways: what is not declared lacking
+    must work, and what is declared lacking must be refused by an error of `tripoint.errors`.
+
+    Attributes:
+        dtypes: names or classes of the dtypes that tensors here can have; ``None``: those of which one can be made.
+        ranks: the smallest and the largest number of axes, ``None`` for no largest.
+        views: whether operators return views; ``None``: as the layout says.
+        mutation: whether a write changes memory that aliases see; ``None``: unless the backend is frozen.
+        elements: whether tensors hold elements that can be read.
+        make: for a point that needs parameters, an expression that makes a tensor here of the strided CPU tensor ``{x}``, with
+            ``tp`` for tripoint: ``"tp.quantize({x}, tp.affine(0.25, dtype='qint8'))"``.
+        lacks: what the backend does not do, each with the reason that its users are told. A key is an operator, or ``*``; behind
+            a dot may stand a dtype, a class of dtypes, or a kind of call: ``broadcast``, ``scalar`` (a Python number among
+            the operands), ``empty``, ``nonfinite``, ``mixed`` (dtypes), ``view`` (operands that are views), ``gradient``.
+            ``None``: whatever has no kernel.
+        tolerance: by the same keys, how far results may be off as a part of the largest element.
+        known_failures: path of a TOML or JSON file of failures that the author knows of.
+    """
+
+    dtypes: tuple[str | DTypeClass, ...] | None = None
+    ranks: tuple[int, int | None] = (0, None)
+    views: bool | None = None
+    mutation: bool | None = None
+    elements: bool = True
+    make: str = ""
+    lacks: Mapping[str, str] | None = None
+    tolerance: Mapping[str, float] = {}
+    known_failures: str | None = None
 
 
 class Backend:
@@ -142,6 +248,10 @@ class Backend:
         current: function giving the index of the current device, for a device with ``indexed=True``.
         coerce: makes a payload of what a kernel returned when that is of another class.
         quiet: a context manager's constructor, in which a kernel that raised FloatingPointError runs again.
+        allocator: an Allocator; for a device with ``indexed=True`` a function that makes one of a Device. What `allocator`
+            gives is what ``tripoint.memory`` counts and limits.
+        streams: the queues that the device works on, an object like `Streams`; without it, a call is done when it returns.
+        capabilities: what the conformance kit may expect, a `Capabilities`; without it, what is registered says so.
     """
 
     def __init__(
@@ -163,6 +273,9 @@ class Backend:
         current: Callable[[], int] | None = None,
         coerce: Callable[[Any], Any] | None = None,
         quiet: Callable[[], Any] | None = None,
+        allocator: Allocator | Callable[[Device], Allocator] | None = None,
+        streams: Streams | None = None,
+        capabilities: Capabilities | None = None,
     ) -> None:
         opaque = dtype if isinstance(dtype, tuple) else () if dtype is None else (dtype,)
         given: list[tuple[str, object, tuple[type, ...]]] = [
@@ -194,15 +307,37 @@ class Backend:
             "current": current,
             "coerce": coerce,
             "quiet": quiet,
+            "allocator": self.allocator if allocator is not None else None,
+            "streams": streams,
+            "capabilities": capabilities,
         }
+        self._pool = allocator
+        self._pools: dict[Device | None, Allocator] = {}
         self._probe: Callable[[], str | None] | None = None
         self._memory: Callable[[], dict[str, dict[str, int]] | str | None] | None = None
+        self._shutdown: Callable[[], None] | None = None
         self._staged: list[Callable[[Registry], None]] = []
 
     def probe(self, fn: Callable[[], str | None]) -> Callable[[], str | None]:
         """Decorate the function that says why the hardware cannot be used, or ``None`` when it can."""
         self._probe = fn
         return fn
+
+    def allocator(self, device: Device | None = None) -> Allocator:
+        """What hands out the memory of a device; it is made when first asked for, and kept.
+
+        Raises:
+            RegistrationError: what ``allocator=`` gives is none.
+        """
+        where = device or self.device
+        found = self._pools.get(where)
+        if found is None:
+            made = self._pool(where) if callable(self._pool) and where is not None else self._pool
+            if not isinstance(made, Allocator):
+                raise RegistrationError(f"Backend: allocator= must give a tripoint.plugin.Allocator, not {made!r}")
+            found = self._pools.setdefault(where, made)
+            found.name = str(where or self.patterns[0].device)
+        return found
 
     def memory_stats(self, fn: Callable[[], Any]) -> Callable[[], Any]:
         """Decorate the function that counts memory; what it gives is said at the hook ``tripoint_memory_stats``."""
@@ -219,16 +354,47 @@ class Backend:
         self._hooks["factory"] = fn
         return fn
 
-    def kernels(self, *, scalars: bool = False, **functions: Callable[..., Any]) -> None:
+    def shutdown(self, fn: Callable[[], None]) -> Callable[[], None]:
+        """Decorate the function that releases, at the interpreter's end, what that would not."""
+        self._shutdown = fn
+        return fn
+
+    def kernels(self, *, scalars: bool = False, optional: bool = False, **functions: Callable[..., Any]) -> None:
         """Register functions for operators by name, every operand on this backend's point.
 
         Args:
             scalars: the functions also take a Python number in place of any one tensor.
+            optional: as in `kernel`.
         """
         for name, fn in functions.items():
-            self._stage(name, fn, None, None, False)
+            self._stage(name, fn, None, None, False, optional)
             if scalars:
                 self._staged.append(self._with_scalars(name, fn))
+
+    def kernels_by_dtype(self, **tables: Mapping[DType | DTypeClass, Callable[..., Any]]) -> None:
+        """Register functions for operators by name and dtype: ``add={float32: add_f, floating: add_any}``.
+
+        A function stands for one dtype, or for every dtype of a class; the narrowest wins. All tensors of the call have
+        that dtype, after promotion: an operator that mixes dtypes, such as ``where``, takes `kernel` with ``args=``. For
+        creation it is the dtype of the result. One function per dtype is ``{d: make(d) for d in dtypes_in(floating)}``.
+
+        Raises:
+            RegistrationError: a key that is neither a dtype nor a class of them, or this backend serves opaque dtypes.
+        """
+        if self.dtypes:
+            raise RegistrationError(
+                f"kernels_by_dtype is for plain dtypes; this backend serves {', '.join(d.name for d in self.dtypes)}: "
+                "use kernels(...) or kernel(..., args=...)"
+            )
+        for name, table in tables.items():
+            for dtype, fn in table.items():
+                if not isinstance(dtype, (DType, DTypeClass)):
+                    raise RegistrationError(
+                        f"kernels_by_dtype({name}=...): {dtype!r} is no dtype, such as tripoint.float32, and no class of "
+                        "them, such as tripoint.plugin.floating"
+                    )
+                named = dtype if isinstance(dtype, DTypeClass) else dtype.name
+                self._staged.append(_on_every(name, fn, Pattern(self.patterns[0].device, self.layout.name, named)))
 
     def _with_scalars(self, name: str, fn: Callable[..., Any]) -> Callable[[Registry], None]:
         def stage(registry: Registry) -> None:
@@ -248,6 +414,7 @@ class Backend:
         args: tuple[Any, ...] | None = None,
         out: object = None,
         check_first: bool = False,
+        optional: bool = False,
     ) -> Callable[[F], F]:
         """Decorate a kernel.
 
@@ -259,26 +426,35 @@ class Backend:
             out: the result's point where it is not the operands': a Layout, a DType, a tuple of these, or a function of
                 the argument keys.
             check_first: run the operator's shape rule before, since the kernel would not refuse bad arguments.
+            optional: the operator may be unknown here, as one of a newer core or of a package that is not imported. The kernel
+                then waits for it, and everything else is registered; without this an unknown name refuses the backend.
         """
         name = operator if isinstance(operator, str) else row_of(operator).name
 
         def decorate(fn: F) -> F:
-            self._stage(name, fn, args, out, check_first)
+            self._stage(name, fn, args, out, check_first, optional)
             return fn
 
         return decorate
 
     def _stage(
-        self, name: str, fn: Callable[..., Any], args: tuple[Any, ...] | None, out: object, check_first: bool
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...] | None,
+        out: object,
+        check_first: bool,
+        optional: bool = False,
     ) -> None:
+        said: dict[str, Any] = {"out": out, "check_first": check_first, "optional": optional}
         if args is not None:
             given = tuple(self._pattern(a) for a in args)
-            self._staged.append(lambda r: r.kernel(name, fn, args=given, out=out, check_first=check_first))
+            self._staged.append(lambda r: r.kernel(name, fn, args=given, **said))
             return
 
         def stage(registry: Registry) -> None:
             for pattern in self.patterns:
-                registry.kernel(name, fn, every=pattern, out=out, check_first=check_first)
+                registry.kernel(name, fn, every=pattern, **said)
 
         self._staged.append(stage)
 
@@ -330,6 +506,12 @@ class Backend:
         return self._memory() if self._memory is not None else None
 
     @hookimpl
+    def tripoint_shutdown(self) -> None:
+        """Hook: the interpreter ends."""
+        if self._shutdown is not None:
+            self._shutdown()
+
+    @hookimpl
     def tripoint_register(self, registry: Registry) -> None:
         """Hook: stage everything that was stated on this object."""
         if self.device is not None:
@@ -342,6 +524,10 @@ class Backend:
             registry.point(pattern, self.payload, probe=self._probe, **self._hooks)
         for stage in self._staged:
             stage(registry)
+
+
+def _on_every(name: str, fn: Callable[..., Any], pattern: Pattern) -> Callable[[Registry], None]:
+    return lambda registry: registry.kernel(name, fn, every=pattern)
 
 
 def as_pattern(value: Any, device: str = "*", layout: str = "*") -> Pattern:
@@ -404,11 +590,45 @@ def derivative(
                 f"{made.operator} has a derivative on these patterns already: {other.origin}; "
                 "state a narrower one with args=, such as args=('cpu.strided.float32',)"
             )
-    owner = _plugin_of(next(iter(functions.values())))
-    registry = Registry(owner.name, owner.version) if owner is not None else Registry()
+    registry = _registry_of(next(iter(functions.values())))
     registry.derivative(made)
     registry.commit()
     return made
+
+
+def kernel(
+    operator: Callable[..., Any] | str, *, args: tuple[Any, ...], out: object = None, check_first: bool = False
+) -> Callable[[F], F]:
+    """Decorate a kernel of an operator of one's own, on points that other plugins provide.
+
+    It takes part because its package defines the operator; a kernel of somebody else's operator on somebody else's point
+    does not, until the user prefers that package. It counts as stated by the installed plugin whose package the function
+    comes from, else by the running program.
+
+    Args:
+        operator: the operator, or its qualified name.
+        args: one pattern per dispatch argument: a Layout, a DType, a point such as ``"cpu.strided"``, `scalar`, or a Pattern.
+        out, check_first: as of `Backend.kernel`.
+
+    Raises:
+        RegistrationError: the function does not fit the operator, or another one is stated on these patterns already.
+    """
+    name = operator if isinstance(operator, str) else row_of(operator).name
+    given = tuple(as_pattern(a) for a in args)
+
+    def decorate(fn: F) -> F:
+        registry = _registry_of(fn)
+        registry.kernel(name, fn, args=given, out=out, check_first=check_first)
+        registry.commit()
+        return fn
+
+    return decorate
+
+
+def _registry_of(fn: Callable[..., Any]) -> Registry:
+    """Where a module states what is its own, as it is imported."""
+    owner = _plugin_of(fn)
+    return Registry(owner.name, owner.version) if owner is not None else Registry()
 
 
 def register(backend: Backend) -> None:
@@ -420,3 +640,23 @@ def register(backend: Backend) -> None:
     registry = Registry()
     backend.tripoint_register(registry)
     registry.commit()
+
+
+def _main() -> None:
+    """Print the kernels that a backend should have first, by family, as they are called."""
+    import textwrap
+
+    import tripoint  # noqa: F401 - declares the operators
+
+    families: dict[str, list[str]] = {}
+    for name in minimal():
+        families.setdefault(_rows[name].kind, []).append(name)
+    for family, names in families.items():
+        print(f"{family}:")
+        for name in names:
+            doc = (_rows[name].body.__doc__ or "").split("\n")[0]
+            print(f"  {kernel_signature(name)}", textwrap.indent(textwrap.fill(doc, 100), "      "), sep="\n")
+
+
+if __name__ == "__main__":
+    _main()

@@ -575,7 +575,13 @@ def test_interior_inputs_of_gradients():
     assert tp.gradients(x * 1, [x, other])[1] is None
     a, b = x * 2, x * 3
     assert tp.gradients([a, b], [x])[0].tolist() == [5]
-    assert tp.gradients([a, a * a], [a, x])[0].tolist() == [9]
+    with pytest.raises(AutogradError, match="already been run through multiply"):
+        tp.gradients([a, a * a], [a, x])  # the way from a to x is gone
+    assert tp.gradients([a, a * a], [a])[0].tolist() == [9]
+    w = tp.ones((1,)).requires_grad_()
+    spent = w * w
+    spent.sum().backward()
+    assert tp.gradients(x * 2 + spent, [x])[0].tolist() == [2]  # what leads nowhere may be gone
     with pytest.raises(AutogradError, match=r"input of shape \(1,\) is not recorded"):
         tp.gradients(a, [tp.ones((1,))])
 
@@ -795,6 +801,69 @@ def test_gradients_that_are_handed_out_share_no_memory():
     saved = stranger("saved", lambda x: np.asarray(x * 1), x=lambda g, x: x)
     saved(c).sum().backward()
     assert not tp.shares_memory(c.grad, c)
+
+
+def test_gradients_of_create_graph_are_the_leafs_own_too():
+    s, x, y = tp.ones((3,)), tp.ones((3,)).requires_grad_(), tp.ones((3,)).requires_grad_()
+    (x + y).backward(s, create_graph=True)
+    x.grad *= 10
+    assert (s.tolist(), y.grad.tolist()) == ([1] * 3, [1] * 3)
+    x.grad = None
+    x.sum().backward(create_graph=True)
+    x.grad *= 10
+    assert x.grad.tolist() == [10] * 3
+    a, b = tp.gradients((x * y).sum(), [x, y], create_graph=True)
+    (c,) = tp.gradients((a * b).sum(), [x])
+    assert c.tolist() == [1] * 3
+    twice = tp.gradients((x * 2).sum(), [x, x])
+    twice[0][...] = 100
+    assert twice[1].tolist() == [2] * 3
+
+
+def test_the_seed_that_all_share_cannot_be_spoiled():
+    from tripoint.plugin import Layer
+
+    def doubles(g):
+        g *= 2
+        return g
+
+    class Seven(Layer, above="profile"):
+        def __call__(self, op, call_next, args, meta):
+            out = call_next(args, meta)
+            return out * 7 if op.name == "ones" else out
+
+    spoiler = stranger("spoiler", lambda x: np.asarray(x * 1), x=doubles)
+    for dtype in ("float32", "float64"):
+        x = tp.ones((2,), dtype=dtype).requires_grad_()
+        for loss in (spoiler((x * 1).sum()), (x * 1).sum()):
+            x.grad = None
+            with Seven():
+                loss.backward()
+        assert x.grad.tolist() == [1, 1]
+
+
+def test_threads_that_run_backward_into_one_leaf_lose_nothing():
+    import sys
+    import threading
+
+    x = tp.ones((4,)).requires_grad_()
+    y = (x * 1.0).sum()
+
+    def work():
+        for _ in range(50):
+            y.backward(retain_graph=True)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert x.grad.tolist() == [400] * 4
 
 
 def test_what_is_not_wanted_is_not_computed():

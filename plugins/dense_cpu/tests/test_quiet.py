@@ -210,3 +210,26 @@ def test_the_users_own_warnings_are_not_swallowed():
         assert np.geterr() == dict.fromkeys(before, "raise")
     assert np.geterr() == before
     assert row_of(tp.divide).name == "divide"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("name", ["add_", "subtract_", "multiply_", "divide_"])
+def test_operands_that_overlap_are_read_before_anything_is_written(dtype, name):
+    functional = rows[name].functional.call
+    big = float(np.finfo("float16" if dtype == "float16" else "float32").max) if dtype != "float64" else 1e308
+    values = [1.0, big, big, 0.0, 5.0, 7.0]
+    parts = [
+        (slice(None, -1), slice(1, None)), (slice(1, None), slice(None, -1)), (slice(0, 3), slice(None, None, 2)),
+        (slice(None, None, 2), slice(0, 3)), (slice(None), slice(None, None, -1)),
+    ]  # fmt: skip
+    for left, right in parts:
+        for how in ("ignore", "raise"):
+            x = tp.asarray(values, dtype=dtype)
+            want = functional(x[left], x[right].copy())
+            with np.errstate(all=how):
+                rows[name].call(x[left], x[right])
+            np.testing.assert_array_equal(x[left].to(dtype="float64").numpy(), want.to(dtype="float64").numpy())
+        x, y = tp.asarray(values, dtype=dtype), tp.asarray(values, dtype=dtype)
+        x[left] = x[right]
+        y[left] = y[right].copy()
+        assert x.tolist() == y.tolist()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from operator import attrgetter
 from sys import getrefcount
+from threading import RLock
 from typing import Any
 
 from tripoint.autograd.node import Leaf
@@ -13,7 +14,7 @@ from tripoint.dispatcher.plan import refresh
 from tripoint.errors import ArgumentError, AutogradError, ReadOnlyError, ShapeError
 from tripoint.keys import Key
 from tripoint.layouts import strided
-from tripoint.modes import current
+from tripoint.modes import DEFAULT, current
 from tripoint.ops.conversion import astype, copy, to
 from tripoint.ops.creation import ones
 from tripoint.ops.elementwise import add, add_
@@ -65,18 +66,18 @@ def _seed(tensor: Tensor, gradient: Tensor | None, create_graph: bool) -> Tensor
         )
     if gradient is None:
         if tensor._payload.shape == () and not create_graph:
-            # Nobody keeps a seed or writes into it, so one per key serves every backward.
+            # Nobody keeps a seed, so one per key serves every backward; one that a derivative wrote into is replaced.
             key = key.base
             seed = _seeds.get(key)
-            if seed is None:
-                seed = _seeds[key] = ones((), dtype=tensor.dtype.gradient, device=tensor.device)
+            if seed is None or (seed._alias is not None and seed._alias.version):
+                seed = _seeds[key] = _ones(tensor)
             return seed
         if tensor.size != 1:
             raise AutogradError(
                 f"backward of a tensor of shape {tensor.shape}: it has {tensor.size} elements; reduce it to one, as by "
                 ".sum(), or pass gradient="
             )
-        return ones(tensor.shape, dtype=tensor.dtype.gradient, device=tensor.device)
+        return _ones(tensor)
     if not isinstance(gradient, Tensor):
         raise ArgumentError(f"gradient must be a tensor of shape {tensor.shape}, not a {type(gradient).__name__}")
     if gradient.shape != tensor.shape:
@@ -84,6 +85,16 @@ def _seed(tensor: Tensor, gradient: Tensor | None, create_graph: bool) -> Tensor
             f"gradient has shape {gradient.shape}, the tensor has shape {tensor.shape}; they must be equal"
         )
     return gradient
+
+
+def _ones(tensor: Tensor) -> Tensor:
+    """A seed: seen by no layer, and made under the policy that was in force when the tensor was computed."""
+    rule = getattr(tensor._node, "rule", None)
+    token = current.set(DEFAULT.replace(fallback=(rule.mode if rule is not None else current.get()).fallback))
+    try:
+        return ones(tensor.shape, dtype=tensor.dtype.gradient, device=tensor.device)
+    finally:
+        current.reset(token)
 
 
 def gradients(
@@ -121,6 +132,9 @@ def gradients(
     seeds = [(r._node, s) for r, (_, s) in zip(roots, seeds, strict=True)]
     _walk(seeds, retain_graph, create_graph, wanted)
     found = [wanted[t._node] for t in wants]
+    for i, g in enumerate(found):
+        if g is not None and any(g is other for other in found[:i]):  # an input that is named twice
+            found[i] = copy(g)
     return found[0] if single else found
 
 
@@ -172,7 +186,7 @@ def _walk(
     g: Any
     part: Any
     caller = current.get()
-    mode = None
+    mode, fallback = None, caller.fallback
     token = current.set(caller.replace(grad=True) if create_graph else caller.without_grad())
     try:
         for node, seed in roots:
@@ -198,21 +212,27 @@ def _walk(
             rule = node.rule
             if rule.mode is not mode:
                 mode = rule.mode
-                if mode.fallback != caller.fallback:
-                    current.set(caller.replace(grad=create_graph, fallback=mode.fallback))
-            rule.run(g, node, create_graph, grads, ready, skip)
+                if mode.fallback != fallback:
+                    fallback = mode.fallback
+                    current.set(caller.replace(grad=create_graph, fallback=fallback))
+            try:
+                rule.run(g, node, create_graph, grads, ready, skip)
+            except Exception as error:
+                error.add_note(f"raised by the derivative of {rule.name}")
+                raise
             if not retain:
-                node.inputs = node.saved = None
+                node.saved = None
         g = seed = part = None  # type: ignore[assignment]  # who else holds a gradient decides whether a leaf may keep it
         # Leaves come last: an error in a derivative leaves every .grad as it was.
         if wanted is None:
-            for leaf in leaves:
-                _land(leaf, grads.pop(leaf), create_graph)
+            with _landing:
+                for leaf in leaves:
+                    _land(leaf, grads.pop(leaf), create_graph)
         else:
             for node in wanted:
                 if node in grads:
                     wanted[node] = grads.pop(node)
-                if wanted[node] is not None and not create_graph:
+                if wanted[node] is not None:
                     _own(wanted, node)
     finally:
         current.reset(token)
@@ -270,28 +290,29 @@ def _besides(roots: list[Any], wanted: dict[Any, Any]) -> tuple[set[Any], set[An
     seen = dict.fromkeys(roots)
     order = list(seen)
     for node in order:
-        if node.inputs is None and node not in wanted:
-            raise freed(node.rule.name)
-        for parent in node.inputs or ():
+        for parent in node.inputs:
             if parent is not None and parent not in seen:
                 seen[parent] = None
                 order.append(parent)
     leading, ends = set(wanted), set()
     for node in sorted(order, key=attrgetter("age"), reverse=True):  # what a call used comes before the call
-        if any(parent in leading for parent in node.inputs or ()):
+        if any(parent in leading for parent in node.inputs):
+            if node.saved is None:
+                raise freed(node.rule.name)
             leading.add(node)
         else:
             ends.add(node)
     return {None, *(node for node in order if node not in leading)}, ends
 
 
+#: threads that run backward into one leaf take turns; reentrant, since a layer around `add_` may run backward itself.
+_landing = RLock()
+
+
 def _land(leaf: Leaf, g: Tensor, create_graph: bool) -> None:
     """Put a gradient where the user reads it: memory of the leaf's own, writable and contiguous."""
     have = leaf.grad
     if have is None:
-        if create_graph:
-            leaf.grad = g
-            return
         leaf.grad = copy(g) if g._alias is not None or getrefcount(g) > _ALONE else g
         return
     if not create_graph and have._key is g._key:

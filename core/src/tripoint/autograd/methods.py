@@ -28,7 +28,7 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
         if self.dtype.gradient is None:
             raise AutogradError(f"gradients are for floating dtypes, not {self.dtype}; convert with .to(dtype=...)")
         if self.dtype in complex_floating:
-            raise NotBuiltYetError("gradients of complex tensors are planned; differentiate real and imaginary parts")
+            raise NotBuiltYetError("gradients of complex tensors are planned; compute with a pair of real tensors")
         if not self._key.autograd:
             self._node = Leaf(self)
             self._key = self._key.recorded

@@ -26,8 +26,8 @@ class Node:
     Attributes:
         age: smaller than that of every earlier node, so smaller than those of its inputs.
         rule: what is the same for every call of its plan.
-        inputs: the nodes of its operands, ``None`` where no gradient is wanted; ``None`` as a whole once freed.
-        saved: what the derivative needs, each tensor followed by the version it had.
+        inputs: the nodes of its operands, ``None`` where no gradient is wanted.
+        saved: what the derivative needs, each tensor followed by the version it had; ``None`` once a backward has freed it.
         shape: of the result, and of the gradient that the node takes.
         meta: bound metadata.
         like: a bare alias of the result, for layouts that fit gradients themselves.
@@ -37,7 +37,7 @@ class Node:
 
     age: int
     rule: Rule
-    inputs: tuple[Any, ...] | None
+    inputs: tuple[Any, ...]
     saved: tuple[Any, ...] | None
     shape: Shape
     meta: tuple[Any, ...]

@@ -306,7 +306,7 @@ def _rebase(chain: list[Tensor], written: Node, mode: Mode) -> None:
     steps = [(view.row, view.meta) for link in reversed(chain) if isinstance(view := link._alias, View)]
 
     def run(g: Tensor, node: Node, grad: bool, grads: Any, ready: Any, skip: Any) -> None:
-        if node.inputs is None:
+        if node.saved is None:
             raise freed(node.rule.name)
         before, written = node.inputs
         if before is not None and (skip is None or before not in skip):

@@ -108,8 +108,8 @@ def make_rule(row: Row, name: str, mode: Mode, keys: tuple[Key, ...], wanted: tu
         body += ["    elif part is not None: raise no_tensor(name, part)"]
         constants["Tensor"] = Tensor
     text = "\n".join(body)
-    body = [*[f"{n} = node.{n}" for n in ("saved", "meta") if n in text], *body]
-    body = ["inputs = node.inputs", "if inputs is None: raise freed(name)", *body]
+    body = ["meta = node.meta", *body] if "meta" in text else body
+    body = ["inputs, saved = node.inputs, node.saved", "if saved is None: raise freed(name)", *body]
     constants["freed"] = engine.freed
     run = compile_plan(["g", "node", "grad", "grads", "ready", "skip"], body, constants)
     return Rule(row, name, mode, out, wanted, saves, run, shapes)
@@ -172,7 +172,7 @@ def _without(name: str, operand: str, keys: tuple[Key, ...]) -> Callable[..., An
 def _complex(name: str) -> Callable[..., Any]:
     def run(g: Tensor, node: Node, *rest: Any) -> None:
         raise NotBuiltYetError(
-            f"{name}: derivatives of complex tensors are planned; differentiate real and imaginary parts"
+            f"{name}: derivatives of complex tensors are planned; compute with a pair of real tensors"
         )
 
     return run

@@ -13,7 +13,7 @@ from typing import Any
 from tripoint import plugins
 from tripoint.dispatcher.plan import bound, build, expected_shape, refresh
 from tripoint.dispatcher.resolve import Resolution, resolve
-from tripoint.errors import ArgumentError, NoKernelError, TripointError, shown
+from tripoint.errors import ArgumentError, NoKernelError, TripointError, shown, sized
 from tripoint.keys import ABSENT, BY_TYPE, SCALARS, Key
 from tripoint.layouts import strided
 from tripoint.modes import get_mode
@@ -166,7 +166,7 @@ def resolved(start: Resolution, values: list[Any], metas: tuple[Any, ...], keyed
 def _cost(row: Row, values: list[Any], metas: tuple[Any, ...], keys: tuple[Key, ...], keyed: dict[str, Any]) -> str:
     """What a call would take on strided operands, as text, where one of another layout has no kernel."""
     moved = [
-        f"{p.name} needs {_size(prod(v.shape) * v.dtype.itemsize)}"
+        f"{p.name} needs {sized(prod(v.shape) * v.dtype.itemsize)}"
         for p, v in zip(row.operands, values, strict=True)
         if isinstance(v, Tensor) and v.layout is not strided
     ]
@@ -179,14 +179,8 @@ def _cost(row: Row, values: list[Any], metas: tuple[Any, ...], keys: tuple[Key, 
         return ""  # the call is wrong in more than one way
     if shape is None:
         return ""
-    size = _size(prod(shape) * dtype.itemsize)
+    size = sized(prod(shape) * dtype.itemsize)
     return f"; then {', '.join(moved)} and the result, {dtype} of shape {shape}, {size}"
-
-
-def _size(count: float) -> str:
-    units = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
-    step = min((int(count).bit_length() - 1) // 10, len(units) - 1) if count else 0
-    return f"{count / 1024**step:.3g} {units[step]}" if step else f"{count} bytes"
 
 
 def _by_current_device(found: Resolution, keyed: dict[str, Any]) -> bool:

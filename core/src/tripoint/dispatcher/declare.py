@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, TypeVar, overload
 
+from tripoint import kernels
 from tripoint.dispatcher.calls import call_row, dunder_miss
 from tripoint.errors import RegistrationError
 from tripoint.kernels import row_of
@@ -134,7 +135,22 @@ def _enter(row: Row) -> None:
     other = rows.get(row.name)
     if other is not None and (other.package, other.body.__qualname__) != (row.package, row.body.__qualname__):
         raise RegistrationError(f"operator {row.name} is declared at {other.origin} and again at {row.origin}")
+    waiting = kernels.kernels.get(row.name)
+    if other is None and waiting is not None:
+        kernels.kernels[row.name] = tuple(k for k in waiting if _fits(row, k))
     rows[row.name] = row
+
+
+def _fits(row: Row, kernel: kernels.Kernel) -> bool:
+    """Whether an optional kernel, registered before its operator was known, has the operator's schema; a warning if not."""
+    try:
+        kernels.validate(row, kernel)
+    except RegistrationError as error:
+        import warnings
+
+        warnings.warn(f"a kernel is left out: {error}", RuntimeWarning, stacklevel=2)
+        return False
+    return True
 
 
 def primitive(
@@ -183,7 +199,7 @@ def composite(fn: F | None = None, /, *, namespace: str = "", name: str | None =
     return decorate if fn is None else decorate(fn)
 
 
-def inplace(operator: Callable[..., Any]) -> Callable[..., Any]:
+def inplace(operator: Callable[..., Any], *, minimal: bool = False) -> Callable[..., Any]:
     """Declare the in-place form of an operator: a row of its own named with ``_``, writing into the first operand."""
     base = row_of(operator)
     first = base.operands[0].name
@@ -212,6 +228,7 @@ def inplace(operator: Callable[..., Any]) -> Callable[..., Any]:
         mutates=first,
         functional=base,
         kind=base.kind,
+        minimal=minimal,
     )
     _enter(row)
     return _compile(row, base.body, row.name.rpartition("::")[2])

@@ -11,9 +11,10 @@ from math import prod
 from typing import Any
 
 from tripoint import kernels
+from tripoint.dispatcher.detour import fallen, forbidding
 from tripoint.dispatcher.layer import modes_below
-from tripoint.dispatcher.resolve import Resolution, assign_kernel, kernel_for
-from tripoint.dtypes import DType
+from tripoint.dispatcher.resolve import Resolution, assign_kernel
+from tripoint.dispatcher.steps import caster, filler, step
 from tripoint.errors import (
     AutogradError,
     NoKernelError,
@@ -26,11 +27,12 @@ from tripoint.errors import (
     TripointError,
     shown,
 )
+from tripoint.kernels import Point
 from tripoint.keys import ABSENT, Key
 from tripoint.modes import DEFAULT, current
 from tripoint.plugins import guarded
 from tripoint.rules import LARGEST
-from tripoint.schema import Row, rows
+from tripoint.schema import Row
 from tripoint.storage import VIEWED, WROTE, Alias, View, chain_of
 from tripoint.tensor import Tensor, wrap
 
@@ -69,65 +71,6 @@ def names_of(row: Row) -> list[str]:
     return [f"a{i}" for i in range(len(row.operands))] + [f"m{i}" for i in range(len(row.metas))]
 
 
-# Converters of single payloads ---------------------------------------------------------------------------------------
-
-
-def caster(key: Key, dtype: DType) -> Callable[[Any], Any]:
-    """A function that casts payloads of ``key`` to ``dtype``.
-
-    Raises:
-        NoKernelError: the point has no ``astype``.
-    """
-    target = key.replace(dtype=dtype)
-    kernel = kernel_for(rows["astype"], (key.base, target))
-    if kernel is None:
-        raise NoKernelError(
-            "astype",
-            (("x", key.base.name), ("target", target.name)),
-            help="the backend that owns the point provides it",
-        )
-    return step(kernel, target, None)
-
-
-def step(kernel: kernels.Kernel, target: Key, spec: Any) -> Callable[[Any], Any]:
-    """One conversion step as a function of a payload; the caller's floating-point settings do not reach it."""
-    fn, point = kernel.fn, kernels.find_point(target)
-    quiet = point.quiet if point is not None else None
-    extra: dict[str, Any] = {}
-    if kernel.takes_target:
-        extra["target"] = target
-    if kernel.takes_spec:
-        extra["spec"] = spec
-
-    def run(p: Any) -> Any:
-        try:
-            return fn(p, **extra)
-        except FloatingPointError:
-            if quiet is None:
-                raise
-            with quiet():
-                return fn(p, **extra)
-
-    return run
-
-
-def filler(key: Key) -> Callable[[Any], Any]:
-    """A function that makes a Python scalar a 0-d payload on ``key``.
-
-    Raises:
-        NoKernelError: the point has no ``full``.
-    """
-    kernel = kernel_for(rows["full"], (key,))
-    if kernel is None:
-        raise NoKernelError(
-            "full", (("target", key.name),), help="a backend provides full, so that scalars can be operands"
-        )
-    fn = kernel.fn
-    if kernel.takes_target:
-        return lambda v: fn(shape=(), fill_value=v, target=key)
-    return lambda v: fn(shape=(), fill_value=v)
-
-
 # Building ------------------------------------------------------------------------------------------------------------
 
 
@@ -141,6 +84,7 @@ def build(res: Resolution, first: bool = False) -> Plan:
     if not res.layers:
         return _bottom(res, True, first)
     plan = _bottom(res, False, first)
+    plan.__dict__["label"] = res.label()
     belows = modes_below(res.mode, res.layers)
     for layer, below in reversed(list(zip(res.layers, belows, strict=True))):
         plan = layer.build(row, plan, res.keys, below)
@@ -224,6 +168,9 @@ def _unchecked(res: Resolution, top: bool, first: bool) -> Plan:
         return _around(parameters, head, constants, _hooked(res, first))
     if res.how == "inplace":
         return _around(parameters, head, constants, _inplace(res, first))
+    if res.how == "fallback":
+        assert res.inner is not None
+        return _around(parameters, head, constants, fallen(res, _bottom(res.inner, False, first)))
     return _kernel(res, parameters, head, constants)
 
 
@@ -273,7 +220,8 @@ def _kernel(res: Resolution, parameters: list[str], head: list[str], constants: 
     row = res.row
     payloads = _payload_source(res, constants)
     if res.how == "convert":
-        chain = [step(k, key, res.spec) for k, key in res.steps]
+        last = len(res.steps) - 1  # what a step makes on the way must be complete when the next one reads it
+        chain = [step(k, key, res.spec, res.non_blocking and i == last) for i, (k, key) in enumerate(res.steps)]
         constants.update({f"step{i}": fn for i, fn in enumerate(chain)})
         call = payloads[0]
         for i in range(len(chain)):
@@ -360,13 +308,14 @@ def _hooked(res: Resolution, first: bool) -> Plan:
     for point, dense in zip(found, inner_res.keys, strict=True):
         usable = point is not None and point.cheap and point.to_strided is not None
         into.append((point.to_strided, dense) if point is not None and usable else None)
-    row, count = res.row, len(res.row.operands)
+    row, count, forbids = res.row, len(res.row.operands), forbidding(res)
     back: Any = None
     if res.out is not None and inner_res.out is not res.out:
         at = next(i for i, k in enumerate(res.keys) if k.is_tensor)
         back = (found[at].from_strided, res.out)  # type: ignore[union-attr]
 
     def plan(*values: Any) -> Any:
+        forbids(values)
         args: list[Any] = []
         j = 0
         for p, value in zip(row.operands, values[:count], strict=True):
@@ -416,10 +365,13 @@ def _inplace(res: Resolution, first: bool) -> Plan:
     constants["inner"] = _bottom(inner_res, False, first)
     constants["fits"] = _fits
     body = [f"r = inner({', '.join(parameters)})._payload", f"fits(res, r, ({''.join(n + ', ' for n in parameters)}))"]
+    out = inner_res.out
     if point.frozen:
         constants["rebind"] = _rebind
+        if out is not None and out.dtype is not res.keys[0].dtype:
+            constants["cast"] = caster(out, res.keys[0].dtype)
+            body.append("r = cast(r)")
         return compile_plan(parameters, [*body, "rebind(a0, r)", "return a0"], constants)
-    out = inner_res.out
     assert out is not None
     kernel = assign_kernel(res.keys[0], out)
     assert kernel is not None
@@ -628,25 +580,33 @@ def check_result(res: Resolution, out: Any, values: tuple[Any, ...]) -> None:
     kernel = res.kernel if res.how == "kernel" else res.steps[-1][0] if res.how == "convert" else None
     if kernel is None or row.returns != "tensor" or not isinstance(out, Tensor):
         return
-    origin, point = kernel.origin, res.point
+    assert res.out is not None
+    check_tensor(row, f"{kernel.origin}: {row.name}", res.point, res.out, out, values)
+
+
+def check_tensor(row: Row, who: str, point: Point | None, key: Key, out: Tensor, values: tuple[Any, ...]) -> None:
+    """Compare the result of a call with what its key and the shape rule promise; ``who`` made it.
+
+    Raises:
+        PluginError: the payload is of another class, dtype or shape.
+    """
     payload: Any = out._payload
     have = tuple(getattr(payload, "shape", ()))
     if point is None:
-        raise PluginError(f"{origin}: the result of {row.name} would be on {res.out}, which no plugin provides")
+        raise PluginError(f"{who}: the result would be on {key.base}, which no plugin provides")
     if not isinstance(payload, point.payload):
         raise PluginError(
-            f"{origin}: {row.name} returned a {type(payload).__name__}; payloads on {point.pattern} are "
-            f"{point.payload.__name__}"
+            f"{who} returned a {type(payload).__name__}; payloads on {point.pattern} are {point.payload.__name__}"
         )
-    if point.describe is not None and res.out is not None:
+    if point.describe is not None:
         said = guarded(point.origin, "describe(payload)", point.describe, payload).get("dtype")
-        if said is not None and said is not res.out.dtype:
-            raise PluginError(f"{origin}: {row.name} returned {said}; the result on {res.out} must be {res.out.dtype}")
+        if said is not None and said is not key.dtype:
+            raise PluginError(f"{who} returned {said}; the result on {key.base} must be {key.dtype}")
     if row.shape is not None:
         head_values = bound(row, values)
         wanted = expected_shape(row, head_values)
         if wanted is not None and have != wanted:
-            raise PluginError(f"{origin}: {row.name} returned shape {have}; its shape rule says {wanted}")
+            raise PluginError(f"{who} returned shape {have}; its shape rule says {wanted}")
 
 
 def bound(row: Row, values: tuple[Any, ...]) -> tuple[Any, ...]:

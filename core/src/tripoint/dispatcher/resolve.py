@@ -10,6 +10,7 @@ from typing import Any
 
 from tripoint import devices, kernels, plugins
 from tripoint.dispatcher.layer import Layer, walk
+from tripoint.dispatcher.routes import helpers, routes
 from tripoint.dtypes import Defaults, DType, as_dtype, bool_, can_assign, is_weak
 from tripoint.errors import (
     AliasError,
@@ -36,7 +37,7 @@ class Resolution:
     Attributes:
         row, mode, keys: the call. ``keys`` is flat; ``slots`` says which operand each key belongs to.
         layers: what stands above the kernel, from the top down.
-        how: ``kernel``, ``hooks``, ``decomposition``, ``inplace``, ``convert`` or ``identity``.
+        how: ``kernel``, ``hooks``, ``decomposition``, ``inplace``, ``convert``, ``identity`` or ``fallback``.
         kernel: the kernel chosen, if one is.
         casts: per key, the dtype its operand is cast to first, or ``None``.
         fills: per key, the key of the 0-d payload that a Python scalar becomes first, or ``None``.
@@ -44,15 +45,16 @@ class Resolution:
         target: key that the call asks for, for creation and conversion.
         spec: parameters of the target layout, or ``None``.
         steps: for conversions, the kernels in order with the key each gives.
-        inner: for hooks and in-place forms, the resolution beneath.
+        non_blocking: the last of them need not be done when the call returns.
+        inner: for hooks, in-place forms and fallbacks, the resolution beneath.
         candidates: every kernel of the operator that took part in the choice.
         matched: the keys that their patterns were compared with: of the operands, cast and filled, and then of the target.
         parts: gradients are wanted of the parts of a composite, so that no kernel for the whole is asked.
     """
 
     __slots__ = (
-        "candidates", "casts", "fills", "how", "inner", "kernel", "keys", "layers", "matched", "mode", "out", "parts",
-        "point", "row", "slots", "spec", "steps", "target",
+        "candidates", "casts", "fills", "how", "inner", "kernel", "keys", "layers", "matched", "mode",
+        "non_blocking", "out", "parts", "point", "row", "slots", "spec", "steps", "target",
     )  # fmt: skip
 
     def __init__(self, row: Row, mode: Mode, keys: tuple[Key, ...], slots: tuple[int, ...]) -> None:
@@ -69,6 +71,7 @@ class Resolution:
         self.target: Key | None = None
         self.spec: LayoutSpec | None = None
         self.steps: tuple[tuple[Kernel, Key], ...] = ()
+        self.non_blocking = False
         self.inner: Resolution | None = None
         self.candidates: tuple[Kernel, ...] = ()
         self.matched: tuple[Key, ...] = tuple(k.base for k in keys)
@@ -83,6 +86,8 @@ class Resolution:
             return f"hooks around {self.inner.label()}"
         if self.how == "inplace" and self.inner is not None:
             return self.inner.label()
+        if self.how == "fallback" and self.inner is not None:
+            return f"fallback to {self.inner.label()}"
         if self.how == "convert":
             return " > ".join(k.origin.label for k, _ in self.steps)
         return self.how
@@ -234,7 +239,48 @@ def _backend(res: Resolution, keyed: dict[str, Any], hooked: bool = False) -> Re
     if row.composite:
         res.how = "decomposition"
         return res
-    raise _missing(res)
+    refused: list[str] = []
+    if not hooked and res.mode.fallback != "error":
+        elsewhere = _fallback(res, keyed, refused)
+        if elsewhere is not None:
+            return elsewhere
+    raise _missing(res, tuple(refused))
+
+
+def _fallback(res: Resolution, keyed: dict[str, Any], refused: list[str]) -> Resolution | None:
+    """The call on the device that the scope's policy names, on strided operands of plain dtypes; why not is ``refused``."""
+    row, keys, target = res.row, res.keys, res.target
+    device = plugins.find_device(res.mode.fallback.partition(":")[2])
+
+    def dense(key: Key) -> Key:
+        return intern(device, strided, key.dtype.plain) if key.is_tensor else key
+
+    there = tuple(dense(k) for k in keys)
+    if len({k.device for k in keys if k.is_tensor}) > 1 or (
+        there == keys and (target is None or dense(target) is target)
+    ):
+        return None
+    ways = [(k, d) for k, d in zip(keys, there, strict=True) if k is not d]
+    ways += [(dense(target), target)] if target is not None and dense(target) is not target else []
+    for source, aim in ways:
+        if path(source, aim) is None:
+            refused.append(f"the fallback to {device} was refused: no conversions lead from {source} to {aim}")
+            return None
+    inner = Resolution(row, res.mode.replace(fallback="error"), there, res.slots)
+    inner.target = dense(target) if target is not None else None
+    try:
+        inner = _backend(inner, keyed)
+    except NoKernelError as error:
+        refused.append(
+            f"the fallback to {device} was refused: {error.operator} has no kernel for {', '.join(map(str, there))} either"
+        )
+        return None
+    res.how, res.inner = "fallback", inner
+    if inner.out is not None:
+        home = next((k.device for k in keys if k.is_tensor), device)
+        res.out = target if target is not None else inner.out.replace(device=home)
+        res.point = kernels.find_point(res.out)
+    return res
 
 
 def _scalar_dtype(scalar: Key, wanted: DType | None, full_at: Key) -> DType:
@@ -321,7 +367,7 @@ def _inplace(
     res.casts = (None,) * len(res.keys)
     inner = res.inner = _backend(Resolution(functional, res.mode, res.keys, res.slots), keyed)
     if point.frozen:
-        if inner.out is not None and inner.out is not x1:
+        if inner.out is not None and inner.out.replace(dtype=x1.dtype) is not x1:
             raise LayoutError(
                 f"{row.name} would move {row.operands[0].name} from {x1} to {inner.out}; write x = {functional.name}(x, ...)"
             )
@@ -363,7 +409,7 @@ def _conversion(res: Resolution, keyed: dict[str, Any]) -> Resolution:
         raise _no_way(source, target)
     if keyed.get("copy") is False and res.row.name == "to":
         raise AliasError(f"converting {source} to {target} needs a copy, and copy=False forbids it")
-    res.how, res.steps, res.out = "convert", steps, target
+    res.how, res.steps, res.out, res.non_blocking = "convert", steps, target, bool(keyed.get("non_blocking"))
     res.point = kernels.find_point(target)
     if len(steps) == 1:
         res.kernel = steps[0][0]
@@ -445,7 +491,7 @@ def _several_devices(res: Resolution, keys: tuple[Key, ...]) -> DeviceError:
     return DeviceError(f"{res.row.name}: the tensors are on several devices ({listed}); move them with .to(device)")
 
 
-def _missing(res: Resolution) -> Exception:
+def _missing(res: Resolution, refused: tuple[str, ...] = ()) -> Exception:
     row, keys = res.row, res.keys
     tensors = [k for k in keys if k.is_tensor]
     if len({k.device for k in tensors}) > 1:
@@ -464,7 +510,7 @@ def _missing(res: Resolution) -> Exception:
         if k is not ABSENT
     )
     found: list[tuple[int, Near]] = []
-    reasons = []
+    reasons = [*refused]
     slots = (*res.slots, len(row.operands))[: len(full)]
     for kernel in kernels.kernels.get(row.name, ()):
         differs = differences(kernel, named, res.matched, slots)
@@ -477,9 +523,11 @@ def _missing(res: Resolution) -> Exception:
     for _, near in sorted(found, key=lambda pair: pair[0]):
         if near.differs:
             nearest.setdefault(near.point, near)
-    return NoKernelError(
+    error = NoKernelError(
         row.name, points, tuple(nearest.values()), _help(full, row.kind == "creation"), tuple(reasons), sources
     )
+    error.routes, error.packages = routes(res, refused), tuple(dict.fromkeys(who for who, _ in helpers(full)))
+    return error
 
 
 _FAR = {"dtype": 1, "layout": 2, "kind": 3, "device": 4}
@@ -505,19 +553,7 @@ def _preferring(origin: Origin) -> str:
 def _help(keys: tuple[Key, ...], made: bool) -> str:
     """What would let a call on these keys go through, as text."""
     tensors = [k for k in keys if k.is_tensor]
-    said: dict[str, None] = {}
-    for key in tensors:
-        for name in (key.device.type, key.layout.name, key.dtype.name):
-            who = plugins.FIRST_PARTY.get(name)
-            if who is not None and who not in plugins.found():
-                said[f"pip install {who}"] = None
-        for plugin in plugins.found().values():
-            if plugin.state in ("blocked", "broken") and plugin.owns(key):
-                said[f"{plugin.name}, which provides {key}, is {plugin.state}; tripoint.plugins.report() says why"] = (
-                    None
-                )
-            elif plugin.name not in plugins.preferred and plugin.offers(key):
-                said[f"{plugin.name} offers kernels for {key}: tripoint.plugins.prefer({plugin.name!r})"] = None
+    said = dict.fromkeys(text for _, text in helpers(keys))
     layouts = sorted({k.layout.name for k in tensors if k.layout is not strided})
     dtypes = sorted({k.dtype.name for k in tensors if not k.dtype.is_plain})
     if layouts and made:

@@ -13,12 +13,15 @@ SHOWN = 8  # candidates that the text lists; the object has all
 
 @dataclass(frozen=True)
 class Argument:
-    """One dispatch argument: its key, the key that patterns are compared with, and what makes the one of the other."""
+    """One dispatch argument: its key, the key that patterns are compared with, what makes the one of the other, and for each
+    part of the key, such as ``autograd``, what gave it.
+    """
 
     name: str
     key: str
     matched: str
     how: str
+    parts: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -41,13 +44,16 @@ class Explanation:
         operator, signature, defined: the schema: name, parameters, and where it is declared.
         layers: what stands above the backend, from the top down.
         arguments, candidates: see `Argument` and `Candidate`; the chosen kernel first, those without a part last.
-        how: ``kernel``, ``hooks``, ``decomposition``, ``inplace``, ``convert``, ``identity``, or empty for a refused call.
+        routes: the routes tried before the one taken, with why each was left, as pairs; all of them for a refused call.
+        how: ``kernel``, ``hooks``, ``decomposition``, ``fallback``, ``inplace``, ``convert``, ``identity``, or empty for a
+            refused call.
         steps: of a conversion each kernel with the point that it gives; of the hooks who brings them.
+        plan: source of the plan, line by line, and of the plans that it calls.
         result, shape: key and shape of the result, ``None`` where they are not known.
-        gave: for each axis of the result, what gave it.
+        gave: for each axis of the result, and each part of its key, what gave it.
         allocator: who makes the memory of the result.
-        parts: the calls beneath: of a decomposition, between hooks, in place of an in-place kernel, or before the call,
-            where an array of another library becomes a tensor.
+        parts: the calls beneath: of a decomposition, between hooks, on the fallback's points, in place of an in-place kernel,
+            or before the call, where an array of another library becomes a tensor.
         error: what the call would raise, or ``None``.
         unknown: why the walk ends early, where what comes next depends on values, or an empty string.
         resolution: the data that all of it is read from.
@@ -59,8 +65,10 @@ class Explanation:
     layers: tuple[str, ...] = ()
     arguments: tuple[Argument, ...] = ()
     candidates: tuple[Candidate, ...] = ()
+    routes: tuple[tuple[str, str], ...] = ()
     how: str = ""
     steps: tuple[str, ...] = ()
+    plan: tuple[str, ...] = ()
     result: str | None = None
     shape: tuple[int, ...] | None = None
     gave: dict[str, str] = field(default_factory=dict)
@@ -79,8 +87,21 @@ class Explanation:
         out["error"] = None if self.error is None else f"{type(self.error).__name__}: {self.error}"
         return out
 
+    def to_text(self, *, plan: bool = False) -> str:
+        """The walk as text; with ``plan=True`` the source of the plan too."""
+        lines = _lines(self)
+        if plan and self.plan:
+            lines += ["  plan:", *[f"    {line}" for line in self.plan]]
+        return "\n".join(lines)
+
+    def to_html(self) -> str:
+        """The walk as one HTML page without external files: the fall of the call through the floors."""
+        from tripoint.explanation.fall import page
+
+        return page(self)
+
     def __str__(self) -> str:
-        return "\n".join(_lines(self))
+        return self.to_text()
 
     def __repr__(self) -> str:
         return str(self)
@@ -88,7 +109,7 @@ class Explanation:
 
 def _lines(e: Explanation, inside: bool = False) -> list[str]:
     out = [f"{e.signature}   {e.defined}"]
-    said = [(a.name, a.key + (f", {a.how}" if a.how else "")) for a in e.arguments]
+    said = [(a.name, ", ".join(s for s in (a.key, *a.parts.values(), a.how) if s)) for a in e.arguments]
     out += [f"  {name}: {text}" for name, text in grouped(said)]
     out.append(f"  floors: {' > '.join([*e.layers, 'backend'])}")
     away: dict[str, int] = {}

@@ -1,16 +1,24 @@
-"""Reading a Resolution, complete or not: who took part, why the winner won, and what gave each part of the result."""
+"""Reading a Resolution, complete or not: who took part, why the winner won, and what gave each part of the result.
+
+And reading what stands around it: where the parts of an argument's key come from, and the source of the plan.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tripoint import kernels
+from tripoint.autograd.node import Leaf
 from tripoint.dispatcher.resolve import Resolution, differences, kernel_for, names
-from tripoint.errors import difference
+from tripoint.dispatcher.routes import routes
+from tripoint.errors import NoKernelError, clipped, difference
 from tripoint.explanation.data import Argument, Candidate, Explanation
 from tripoint.kernels import Kernel
 from tripoint.keys import ABSENT, Key
-from tripoint.schema import rows
+from tripoint.schema import Row, rows
+from tripoint.storage import View
+from tripoint.tensor import Tensor
 
 
 def read(out: Explanation, res: Resolution, keyed: dict[str, Any]) -> None:
@@ -25,6 +33,7 @@ def read(out: Explanation, res: Resolution, keyed: dict[str, Any]) -> None:
         for i, (name, key, m) in enumerate(zip(called, full, matched, strict=True))
     )
     out.candidates = tuple(_candidates(res, called, matched))
+    out.routes = out.error.routes if isinstance(out.error, NoKernelError) else _left(res) if out.error is None else ()
     if res.how == "convert":
         out.steps = tuple(f"step to {key}: {k.origin}, {k.pattern()}" for k, key in res.steps)
     elif res.how == "hooks":
@@ -36,12 +45,60 @@ def read(out: Explanation, res: Resolution, keyed: dict[str, Any]) -> None:
     elif res.how == "decomposition":
         why = "gradients are wanted of its parts" if res.parts else "no kernel for the whole"
         out.steps = (f"decomposed, {why}:",)
+    elif res.how == "fallback":
+        out.steps = (f"by the fallback policy in force, {res.mode.fallback}: there as strided tensors, and back",)
     elif res.how == "inplace" and res.kernel is None:
         point = res.point
         out.steps = (
             "by the functional operator, " + ("binding" if point and point.frozen else "writing") + " what it gives",
         )
     out.gave, out.allocator = _gave(res, called, keyed), _allocator(res)
+
+
+def _left(res: Resolution) -> tuple[tuple[str, str], ...]:
+    """The routes tried before the one taken, where there are several."""
+    return routes(res) if res.how in ("kernel", "hooks", "decomposition", "fallback") else ()
+
+
+def origin_of_parts(tensor: Tensor) -> dict[str, str]:
+    """For each part of a tensor's key, what gave it."""
+    said: dict[str, str] = {}
+    node, view = tensor._node, tensor._alias
+    if tensor._key.autograd and node is not None:
+        name = getattr(getattr(node, "rule", None), "name", "")
+        said["autograd"] = "a leaf that gradients are wanted for" if isinstance(node, Leaf) else f"recorded by {name}"
+    if isinstance(view, View):
+        said["view"] = f"a view by {view.row.name} of a tensor of shape {view.base.shape}"
+    return said
+
+
+def source(plan: Callable[..., Any]) -> tuple[str, ...]:
+    """The source of a plan and of the plans that it calls, from the top down."""
+    out: list[str] = []
+    inner: Any = plan
+    while inner is not None:
+        code = inner.__code__
+        body, constants = getattr(inner, "source", None) or (None, dict[str, Any]())
+        if body is None:
+            cells = zip(code.co_freevars, inner.__closure__ or (), strict=True)
+            constants = {name: cell.cell_contents for name, cell in cells}
+            out.append(f"# {inner.__module__}: {inner.__qualname__.partition('.')[0].lstrip('_')}, written by hand")
+        else:
+            out.append(f"def plan({', '.join(code.co_varnames[: code.co_argcount])}):")
+            out += [f"    {line}" for line in body]
+            known = [f"{name} = {said}" for name, value in constants.items() if (said := _constant(value))]
+            out += [f"# {line}" for line in known]
+        below = constants.get("inner")
+        inner = below if hasattr(below, "__code__") else None
+        out += ["# inner:"] if inner is not None else []
+    return tuple(out)
+
+
+def _constant(value: object) -> str:
+    """A constant of a plan as text, or nothing where that says nothing."""
+    if isinstance(value, (Key, Row, Resolution, str)):
+        return clipped(repr(value), 100)
+    return ""
 
 
 def _becomes(res: Resolution, i: int, key: Key, keyed: dict[str, Any]) -> str:
@@ -119,7 +176,7 @@ def _gave(res: Resolution, called: list[str], keyed: dict[str, Any]) -> dict[str
         elif len(having) == len(tensors):
             said[axis] = f"of {', '.join(having[:3])}{', ...' * (len(having) > 3)}"
         else:
-            said[axis] = "stated by the kernel" if res.kernel is not None else "as the hooks give it"
+            said[axis] = "stated by the kernel" if res.kernel is not None else f"as the {res.how} give it"
     return said
 
 

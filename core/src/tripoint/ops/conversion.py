@@ -14,7 +14,7 @@ from tripoint.tensor import Tensor, wrap
 
 
 @primitive(
-    dtype=rules.kept(), shape=rules.same, kind="convert", keyed=("device", "layout", "dtype", "copy"),
+    dtype=rules.kept(), shape=rules.same, kind="convert", keyed=("device", "layout", "dtype", "copy", "non_blocking"),
     target=("device", "layout", "dtype"), minimal=True,
 )  # fmt: skip
 def to(
@@ -25,11 +25,14 @@ def to(
     layout: Layout | LayoutSpec | str | None = None,
     dtype: DType | str | type | None = None,
     copy: bool | None = None,
+    non_blocking: bool = False,
 ) -> Tensor:
     """``x`` on another device, layout or dtype; what is not named stays. ``x`` itself when nothing changes.
 
     Args:
         copy: ``True`` always copies; ``False`` raises where a copy is needed.
+        non_blocking: a copy between a device with queues and the host may go on after the call has returned. Until
+            `tripoint.synchronize`, or an event behind it, the host's side must be neither written nor read.
 
     Raises:
         AliasError: ``copy=False`` and a copy is needed.

@@ -40,7 +40,7 @@ def empty(shape: Shape, *, dtype: What = None, device: Place = None, layout: How
     """A tensor whose elements are whatever the memory held."""
 
 
-@primitive(**_NEW)
+@primitive(minimal=True, **_NEW)
 def zeros(shape: Shape, *, dtype: What = None, device: Place = None, layout: How = None) -> Tensor:
     """A tensor of zeros.
 
@@ -138,26 +138,26 @@ def _real(v: Any) -> float:
 
 @composite
 def zeros_like(x: Tensor, /, *, dtype: What = None, device: Place = None) -> Tensor:
-    """Zeros of the shape, dtype and device of ``x``, strided."""
-    return zeros(x.shape, dtype=dtype or x.dtype.plain, device=device or x.device)
+    """Zeros of the shape, device, layout and (plain) dtype of ``x``."""
+    return zeros(x.shape, dtype=dtype or x.dtype.plain, device=device or x.device, layout=x.layout)
 
 
 @composite
 def ones_like(x: Tensor, /, *, dtype: What = None, device: Place = None) -> Tensor:
-    """Ones of the shape, dtype and device of ``x``, strided."""
-    return ones(x.shape, dtype=dtype or x.dtype.plain, device=device or x.device)
+    """Ones of the shape, device, layout and (plain) dtype of ``x``."""
+    return ones(x.shape, dtype=dtype or x.dtype.plain, device=device or x.device, layout=x.layout)
 
 
 @composite
 def empty_like(x: Tensor, /, *, dtype: What = None, device: Place = None) -> Tensor:
-    """A tensor of the shape, dtype and device of ``x``, strided, with arbitrary elements."""
-    return empty(x.shape, dtype=dtype or x.dtype.plain, device=device or x.device)
+    """A tensor of the shape, device, layout and (plain) dtype of ``x``, with arbitrary elements."""
+    return empty(x.shape, dtype=dtype or x.dtype.plain, device=device or x.device, layout=x.layout)
 
 
 @composite
 def full_like(x: Tensor, /, fill_value: Scalar, *, dtype: What = None, device: Place = None) -> Tensor:
-    """One value in the shape, dtype and device of ``x``, strided."""
-    return full(x.shape, fill_value, dtype=dtype or x.dtype.plain, device=device or x.device)
+    """One value in the shape, device, layout and (plain) dtype of ``x``."""
+    return full(x.shape, fill_value, dtype=dtype or x.dtype.plain, device=device or x.device, layout=x.layout)
 
 
 def _data_shape(shapes: Any, *, data: Any, **meta: Any) -> Any:

@@ -20,7 +20,7 @@ def add(x1: Operand, x2: Operand, /) -> Tensor:
     """Elementwise sum; of bools the logical or, as in NumPy."""
 
 
-@primitive(dtype=rules.promoted(dt.numeric), **_BINARY)
+@primitive(dtype=rules.promoted(dt.numeric), minimal=True, **_BINARY)
 def subtract(x1: Operand, x2: Operand, /) -> Tensor:
     """Elementwise difference of numbers."""
 
@@ -130,7 +130,7 @@ def bitwise_invert(x: Tensor, /) -> Tensor:
     """Bitwise not of integers, logical not of bools."""
 
 
-@primitive(dtype=rules.kept(dt.numeric), zero_preserving=True, **_UNARY)
+@primitive(dtype=rules.kept(dt.numeric), zero_preserving=True, minimal=True, **_UNARY)
 def negative(x: Tensor, /) -> Tensor:
     """``-x``."""
 
@@ -160,7 +160,7 @@ def log(x: Tensor, /) -> Tensor:
     """Natural logarithm; of 0 minus infinity, of negative numbers NaN."""
 
 
-@primitive(dtype=rules.floated(), zero_preserving=True, **_UNARY)
+@primitive(dtype=rules.floated(), zero_preserving=True, minimal=True, **_UNARY)
 def sqrt(x: Tensor, /) -> Tensor:
     """Square root; of negative numbers NaN."""
 

@@ -15,7 +15,9 @@ from tripoint.storage import View
 from tripoint.tensor import Operand, Tensor
 
 
-@primitive(dtype=rules.kept(), shape=rules.indexed, bind=rules.bind_index, aliases="always", kind="structural")
+@primitive(
+    dtype=rules.kept(), shape=rules.indexed, bind=rules.bind_index, aliases="always", kind="structural", minimal=True
+)
 def getitem(x: Tensor, /, key: Any) -> Tensor:
     """Basic indexing, ``x[key]``: ints, slices (negative steps too), ``None`` and ``...``; a view.
 
@@ -51,7 +53,7 @@ def assign(x1: Tensor, x2: Operand, /) -> Tensor:
     """``x2`` broadcast to the shape of ``x1``, in its dtype; ``assign_`` writes it into ``x1``."""
 
 
-assign_ = inplace(assign)
+assign_ = inplace(assign, minimal=True)
 
 
 _plans = row_of(getitem).plans

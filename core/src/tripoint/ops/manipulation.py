@@ -33,7 +33,9 @@ def permute_dims(x: Tensor, /, axes: Sequence[int]) -> Tensor:
     """A view with axes reordered: axis ``i`` of the result is axis ``axes[i]`` of ``x``."""
 
 
-@primitive(dtype=rules.kept(), shape=rules.expanded, bind=rules.bind_expand, aliases="always", kind="structural")
+@primitive(
+    dtype=rules.kept(), shape=rules.expanded, bind=rules.bind_expand, aliases="always", kind="structural", minimal=True
+)
 def expand_dims(x: Tensor, /, *, axis: int | Sequence[int] = 0) -> Tensor:
     """A view with axes of size 1 inserted at these positions of the result."""
 
@@ -56,7 +58,7 @@ def flip(x: Tensor, /, *, axis: int | Sequence[int] | None = None) -> Tensor:
     """A view with elements in reverse order along axes (all of them for ``None``)."""
 
 
-@primitive(dtype=rules.promoted(), shape=rules.concatenated, bind=rules.bind_concat, kind="structural")
+@primitive(dtype=rules.promoted(), shape=rules.concatenated, bind=rules.bind_concat, kind="structural", minimal=True)
 def concat(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Tensor:
     """Tensors joined along an axis; other sizes must agree, dtypes are promoted."""
 
@@ -92,7 +94,7 @@ def flatten(x: Tensor, /, start: int = 0, stop: int = -1) -> Tensor:
     return reshape(x, (*x.shape[:a], size, *x.shape[b + 1 :]))
 
 
-@primitive(dtype=rules.kept(), shape=rules.transposed, aliases="always", kind="structural")
+@primitive(dtype=rules.kept(), shape=rules.transposed, aliases="always", kind="structural", minimal=True)
 def matrix_transpose(x: Tensor, /) -> Tensor:
     """A view with the last two axes exchanged; a primitive since each derivative of a product takes two of them.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tripoint import kernels
-from tripoint.devices import Device
+from tripoint.devices import Device, cpu
 from tripoint.dispatcher.declare import dunder
 from tripoint.dtypes import DType
 from tripoint.errors import AliasError, ArgumentError, AutogradError, LayoutError, NotBuiltYetError, ShapeError
@@ -96,6 +96,7 @@ def to(
     layout: Layout | LayoutSpec | str | None = None,
     dtype: DType | str | type | None = None,
     copy: bool | None = None,
+    non_blocking: bool = False,
 ) -> Tensor:
     """This tensor on another device, layout or dtype; what is not named stays.
 
@@ -117,7 +118,7 @@ def to(
         raise ArgumentError(
             f"to takes a device, a dtype, a layout or a tensor, not {target!r}; name it: dtype={target!r}"
         )
-    return conversion.to(self, device=device, layout=layout, dtype=dtype, copy=copy)
+    return conversion.to(self, device=device, layout=layout, dtype=dtype, copy=copy, non_blocking=non_blocking)
 
 
 def item(self: Tensor) -> Any:
@@ -128,8 +129,10 @@ def item(self: Tensor) -> Any:
     """
     if self.size != 1:
         raise ShapeError(f"item of a tensor of shape {self.shape}: it has {self.size} elements, not one; use tolist()")
-    out = _host(self).reshape(())
-    return conversion.to_list(out)
+    found = tolist(self)
+    while isinstance(found, list):
+        found = found[0]
+    return found
 
 
 def _host(self: Tensor) -> Tensor:
@@ -138,7 +141,13 @@ def _host(self: Tensor) -> Tensor:
 
 
 def tolist(self: Tensor) -> Any:
-    """The elements as nested lists of Python numbers."""
+    """The elements as nested lists of Python numbers: of a device whose backend lists them itself, without the CPU's."""
+    key = self._key.base
+    if key.device is not cpu:
+        from tripoint.dispatcher.resolve import kernel_for
+
+        if kernel_for(kernels.row_of(conversion.to_list), (key,)) is not None:
+            return conversion.to_list(self.detach())
     return conversion.to_list(_host(self))
 
 
@@ -164,8 +173,8 @@ def array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
 def _one(self: Tensor, what: str) -> Any:
     if self.size != 1:
         raise ShapeError(
-            f"{what} of a tensor of shape {self.shape} is ambiguous: it has {self.size} elements; reduce it first, "
-            "as by .any() or .all()"
+            f"{what} of a tensor of shape {self.shape} is ambiguous: it has {self.size} elements; "
+            + ("reduce it first, as by .any() or .all()" if what == "bool()" else "reduce it, or take one, as by x[0]")
         )
     return item(self)
 

@@ -6,25 +6,20 @@ raises is kept with its traceback and reported when the broken point is used; no
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from tripoint import kernels
 from tripoint.errors import PluginError
-from tripoint.plugins.discovery import BACKENDS as BACKENDS
 from tripoint.plugins.discovery import FIRST_PARTY as FIRST_PARTY
-from tripoint.plugins.discovery import KERNELS as KERNELS
-from tripoint.plugins.discovery import NAMES as NAMES
-from tripoint.plugins.discovery import Claim as Claim
-from tripoint.plugins.discovery import Plugin as Plugin
+from tripoint.plugins.discovery import VARIABLES as VARIABLES
 from tripoint.plugins.discovery import blocked_names as blocked_names
 from tripoint.plugins.discovery import changed as changed
 from tripoint.plugins.discovery import commit_lock as commit_lock
 from tripoint.plugins.discovery import found as found
 from tripoint.plugins.discovery import install as install
-from tripoint.plugins.discovery import normalise as normalise
 from tripoint.plugins.discovery import on_change as on_change
 from tripoint.plugins.discovery import preferred as preferred
 from tripoint.plugins.discovery import rescan as rescan
+from tripoint.plugins.discovery import unblocked_names as unblocked_names
 from tripoint.plugins.loading import broken_provider as broken_provider
 from tripoint.plugins.loading import ensure as ensure
 from tripoint.plugins.loading import guarded as guarded
@@ -35,29 +30,68 @@ from tripoint.plugins.loading import preference as preference
 from tripoint.plugins.loading import probe as probe
 from tripoint.plugins.loading import require as require
 from tripoint.plugins.loading import unusable as unusable
+from tripoint.plugins.names import device_names as device_names
+from tripoint.plugins.names import dtype_names as dtype_names
 from tripoint.plugins.names import find_device as find_device
 from tripoint.plugins.names import find_dtype as find_dtype
+from tripoint.plugins.names import find_layer as layer
 from tripoint.plugins.names import find_layout as find_layout
 from tripoint.plugins.names import find_name as find_name
+from tripoint.plugins.names import layer_names as layers
 from tripoint.plugins.names import layout_names as layout_names
 from tripoint.plugins.names import names as names
+from tripoint.plugins.records import BACKENDS as BACKENDS
+from tripoint.plugins.records import KERNELS as KERNELS
+from tripoint.plugins.records import LAYERS as LAYERS
+from tripoint.plugins.records import NAMES as NAMES
+from tripoint.plugins.records import PROTOCOL as PROTOCOL
+from tripoint.plugins.records import Claim as Claim
+from tripoint.plugins.records import Plugin as Plugin
+from tripoint.plugins.records import normalise as normalise
 from tripoint.plugins.registry import Registry as Registry
-from tripoint.plugins.registry import announced as announced
-from tripoint.plugins.registry import known_devices as known_devices
 from tripoint.plugins.registry import unregister as unregister
+from tripoint.plugins.registry import waiting_kernels as waiting_kernels
+from tripoint.plugins.reports import listed as listed
+from tripoint.plugins.reports import report as report
+from tripoint.plugins.tables import announced as announced
+from tripoint.plugins.tables import known_devices as known_devices
+from tripoint.plugins.tables import snapshot as snapshot
 
-__all__ = ["Plugin", "Registry", "block", "listed", "prefer", "report", "unblock", "unregister"]
+__all__ = [
+    "Plugin",
+    "Registry",
+    "block",
+    "findings",
+    "layer",
+    "layers",
+    "listed",
+    "overlaps",
+    "prefer",
+    "report",
+    "unblock",
+    "unregister",
+]
 
 
-def _named(name: str) -> Plugin:
+if TYPE_CHECKING:
+    from tripoint.plugins.diagnosis import Finding, Overlap
+
+
+def _all_named(name: str) -> list[Plugin]:
     if not isinstance(name, str):
         raise PluginError(f"a plugin is named by a string, not {name!r}")
     plugin = found().get(normalise(name))
-    if plugin is None:
-        plugin = next((p for p in found().values() if name in p.provides), None)
-    if plugin is None:
+    named = [plugin] if plugin is not None else [p for p in found().values() if name in p.provides]
+    if not named:
         raise PluginError(f"no plugin {name!r} is installed; installed: {', '.join(sorted(found())) or 'none'}")
-    return plugin
+    return named
+
+
+def _named(name: str) -> Plugin:
+    named = _all_named(name)
+    if len(named) > 1:
+        raise PluginError(f"{name} is provided by {' and by '.join(p.name for p in named)}; name one of them")
+    return named[0]
 
 
 def block(name: str) -> None:
@@ -66,22 +100,23 @@ def block(name: str) -> None:
     Raises:
         PluginError: nothing of that name is installed.
     """
-    plugin = _named(name)
-    blocked_names.add(plugin.name)
-    with commit_lock:
-        if plugin.loaded:
-            unregister(plugin.name)
-        plugin.state = "blocked"
+    for plugin in _all_named(name):
+        blocked_names.add(plugin.name)
+        unblocked_names.discard(plugin.name)
+        with commit_lock:
+            if plugin.loaded:
+                unregister(plugin.name)
+            plugin.state = "blocked"
     changed()
 
 
 def unblock(name: str) -> None:
-    """Let a blocked plugin load again, or one try again that was broken."""
-    plugin = _named(name)
-    blocked_names.discard(plugin.name)
-    if plugin.state == "blocked" or (plugin.state == "broken" and len(plugin.claims) == len(plugin.provides)):
-        plugin.state, plugin.error = "found", None
-        plugin.failed.clear()
+    """Let a blocked plugin load again, or one try again that was broken. What metadata alone refuses stays refused."""
+    for plugin in _all_named(name):
+        blocked_names.discard(plugin.name)
+        unblocked_names.add(plugin.name)
+        if plugin.state in ("blocked", "broken"):
+            plugin.reset()
     changed()
 
 
@@ -91,47 +126,34 @@ def prefer(name: str) -> None:
     Kernels that it offers in the group ``tripoint.kernels.v1`` are loaded now.
 
     Raises:
-        PluginError: nothing of that name is installed, or its kernels cannot be loaded; nothing is changed.
+        PluginError: nothing of that name is installed, it is broken or blocked, or its kernels cannot be loaded; nothing is
+            changed.
     """
     if name != "__main__":
         plugin = _named(name)
-        if KERNELS in plugin.entries and not load(plugin, KERNELS):
+        if plugin.state in ("blocked", "broken") or (KERNELS in plugin.entries and not load(plugin, KERNELS)):
             raise unusable(plugin, f"what prefer({name!r}) asks for")
         name = plugin.name
     preferred.append(name)
     changed()
 
 
-def listed() -> list[dict[str, Any]]:
-    """What is installed, as plain data: one entry a distribution, of what `report` prints."""
-    return [
-        {
-            "name": plugin.name,
-            "version": plugin.version,
-            "state": plugin.state,
-            "provides": list(plugin.provides),
-            "names": [e.name for e in plugin.entries.get(NAMES, ())],
-            "kernels": [e.name for e in plugin.entries.get(KERNELS, ())],
-            "unavailable": plugin.reason,
-            "error": None if plugin.error is None else f"{type(plugin.error).__name__}: {plugin.error}",
-            "traceback": plugin.traceback().splitlines(),
-        }
-        for plugin in sorted(found().values(), key=lambda p: p.name)
-    ]
+def overlaps() -> list[Overlap]:
+    """Kernels, derivatives, points and names that several plugins registered with equal claim, among what is loaded.
+
+    A call that two of them fit raises `AmbiguousKernelError` until `prefer` or ``TRIPOINT_PREFER`` settles it.
+    """
+    from tripoint.plugins import diagnosis
+
+    return diagnosis.overlaps()
 
 
-def report() -> str:
-    """What is installed: each plugin's state, version and points, and why a broken one is broken."""
-    lines = []
-    for plugin in sorted(found().values(), key=lambda p: p.name):
-        offers = [*plugin.provides, *(f"tripoint.{e.name}" for e in plugin.entries.get(NAMES, ()))]
-        offers += [f"kernels on {e.name} (when preferred)" for e in plugin.entries.get(KERNELS, ())]
-        lines.append(
-            f"{plugin.name} {plugin.version}: {plugin.state}; provides {', '.join(offers) or 'nothing readable'}"
-        )
-        if plugin.reason:
-            lines.append(f"  unavailable: {plugin.reason}")
-        if plugin.error is not None and plugin.state != "blocked":
-            lines.append(f"  disable it with TRIPOINT_DISABLE={plugin.name} or tripoint.plugins.block({plugin.name!r})")
-            lines += ["  " + line for line in plugin.traceback().rstrip().splitlines()]
-    return "\n".join(lines) or "no plugins are installed; pip install tripoint-dense-cpu"
+def findings(*, load_all: bool = False) -> list[Finding]:
+    """What is wrong with the installation, the worst first: records with ``level``, ``what`` and ``remedy``.
+
+    Args:
+        load_all: load every plugin and ask for its hardware first; otherwise only what is known by now is told.
+    """
+    from tripoint.plugins import diagnosis
+
+    return diagnosis.findings(load_all=load_all)

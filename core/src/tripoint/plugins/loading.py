@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -9,60 +11,133 @@ from tripoint import kernels
 from tripoint.errors import DeviceError, DTypeError, LayoutError, PluginError, RegistrationError, TripointError
 from tripoint.kernels import Origin, Point
 from tripoint.keys import Key
-from tripoint.plugins.discovery import BACKENDS, KERNELS, Plugin, commit_lock, found, install, preferred
-from tripoint.plugins.registry import Registry, known_devices, unregister
-from tripoint.schema import Row
+from tripoint.plugins.discovery import commit_lock, found, install, loading_here, preferred, rank
+from tripoint.plugins.records import BACKENDS, KERNELS, Plugin, said
+from tripoint.plugins.registry import Registry, unregister
+from tripoint.plugins.tables import known_devices
+from tripoint.schema import Row, rows
 
 
 def load(plugin: Plugin, group: str = BACKENDS) -> bool:
     """Load a plugin's entry points of a group unless that was done; contain whatever it raises. True when loaded.
 
     No lock is held while its code runs: threads that come together each stage, and the first commit counts.
+
+    Raises:
+        RegistrationError: the plugin's own code asks, while it is being loaded.
     """
     if not plugin.wants(group):
         return group in plugin.loaded
+    _not_within(plugin)
+    thread = threading.get_ident()
+    plugin.loading.append(thread)
+    stack = loading_here()
+    stack.append(plugin)
+    declared = dict(rows)
     try:
-        entries = plugin.entries[group]
-        targets = {e.value for e in entries}
-        if len(targets) > 1:
-            raise RegistrationError(f"entry points of {group} name different objects: {', '.join(sorted(targets))}")
-        from tripoint import hookspecs
-
-        target = entries[0].load()
-        manager = hookspecs.manager()
-        manager.register(target, name=plugin.name)
-        if not any(c.name == "tripoint_register" for c in manager.get_hookcallers(target) or ()):
-            raise RegistrationError(
-                f"{entries[0].value} is a {type(target).__name__} without tripoint_register(registry)"
-            )
-        registry = Registry(plugin.name, plugin.version, plugin, group)
-        manager.hook.tripoint_register(registry=registry)
-        if group == BACKENDS:
-            plugin.target, plugin.manager = target, manager
-        registry.commit()
-        if group == BACKENDS and not plugin.closes:
-            import atexit
-
-            plugin.closes = True  # once, however often it is unregistered and loaded again
-            atexit.register(_shutdown, plugin)
-    except KeyboardInterrupt:
-        raise
+        _state_again(plugin)
+        _register(plugin, group)
     except BaseException as error:  # SystemExit included: a plugin must not end its host
+        interrupted = isinstance(error, KeyboardInterrupt)
         with commit_lock:
-            if group not in plugin.loaded and plugin.state != "blocked":
+            if group not in plugin.loaded and plugin.state != "blocked" and not interrupted:
                 plugin.error = error
                 plugin.failed.add(group)
-                if not plugin.loaded:  # what works of it goes on
-                    plugin.state = "broken"
-                    unregister(plugin.name)  # what its modules stated while they were imported
+                plugin.state = plugin.state if plugin.loaded else "broken"
+            if not plugin.loaded:  # what works of it goes on
+                _forget(plugin, declared)
+        if interrupted:
+            raise
+    finally:
+        stack.pop()
+        plugin.loading.remove(thread)
     return group in plugin.loaded
 
 
-def _shutdown(plugin: Plugin) -> None:
+def _register(plugin: Plugin, group: str) -> None:
+    entries = plugin.entries[group]
+    targets = {e.value for e in entries}
+    if len(targets) > 1:
+        raise RegistrationError(f"entry points of {group} name different objects: {', '.join(sorted(targets))}")
+    from tripoint import hookspecs
+
+    target = entries[0].load()
+    manager = hookspecs.manager()
+    manager.register(target, name=plugin.name)
+    if not any(c.name == "tripoint_register" for c in manager.get_hookcallers(target) or ()):
+        raise RegistrationError(f"{entries[0].value} is a {type(target).__name__} without tripoint_register(registry)")
+    registry = Registry(plugin.name, plugin.version, plugin, group)
+    try:
+        manager.hook.tripoint_register(registry=registry)
+    except BaseException:
+        if registry.committed:  # by the hook itself, which is not done with it
+            unregister(plugin.name)
+        raise
+    if group == BACKENDS:
+        plugin.target, plugin.manager = target, manager
+    registry.commit()
+    if group == BACKENDS and not plugin.closes:
+        import atexit
+
+        plugin.closes = True  # once, however often it is unregistered and loaded again
+        atexit.register(_shutdown, plugin.name)
+
+
+#: threads of a plugin's own that may be loading it at once, each started by the one before.
+_DEEP = 64
+
+
+def _not_within(plugin: Plugin) -> None:
+    """Refuse to load a plugin for its own code, which would wait for itself for ever, or never end.
+
+    Where such a thread has nothing of the plugin on its stack, nobody can tell: that one waits for the import, as Python does.
+    """
+    if not plugin.loading:
+        return
+    within = threading.get_ident() in plugin.loading
+    frame = None if within else sys._getframe(1)
+    while frame is not None and not within:
+        module = frame.f_globals
+        if str(module.get("__name__")).partition(".")[0] in plugin.packages:
+            importing = getattr(module.get("__spec__"), "_initializing", False)
+            within = importing or len(plugin.loading) >= _DEEP
+        frame = frame.f_back
+    if within:
+        raise RegistrationError(
+            f"{plugin.name} {plugin.version} uses what it provides while it is being loaded; "
+            "its kernels may, its modules and tripoint_register may not"
+        )
+
+
+def _state_again(plugin: Plugin) -> None:
+    """Enter the derivatives that its modules stated when they were imported, which happens once, if they were taken back."""
+    with commit_lock:
+        for made in plugin.stated:
+            have = kernels.derivatives.get(made.operator, ())
+            if made not in have:
+                kernels.derivatives[made.operator] = (*have, made)
+
+
+def _forget(plugin: Plugin, declared: dict[str, Row]) -> None:
+    """Take back what the modules of a plugin did while they were imported; those that failed will be run again."""
+    for name, row in list(rows.items()):
+        fresh = declared.get(name) is not row and row.package in plugin.packages
+        if fresh and row.body.__module__ not in sys.modules:
+            del rows[name]
+    plugin.stated = [d for d in plugin.stated if next(iter(d.functions.values())).__module__ in sys.modules]
+    unregister(plugin.name)
+
+
+def _shutdown(name: str) -> None:
     """At the interpreter's end; what it raises would only hide what others still have to do, and is kept."""
+    plugin = found().get(name)
+    if plugin is None or plugin.manager is None:
+        return
     try:
         plugin.manager.hook.tripoint_shutdown()
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         plugin.error = error
 
 
@@ -83,17 +158,26 @@ def guarded(origin: Origin, what: str, fn: Callable[..., Any], *args: Any) -> An
     except TripointError:
         raise
     except Exception as error:
-        raise PluginError(f"{origin}: {what} raised {type(error).__name__}: {error}") from error
+        raise PluginError(f"{origin}: {what} raised {said(error)}") from error
 
 
 def ensure(keys: Iterable[Key]) -> None:
-    """Load every provider of the points of a call, and the kernels that the user preferred."""
+    """Load every provider of the points of a call, and the kernels that the user preferred.
+
+    Raises:
+        PluginError: what the user preferred for these points cannot be loaded; a choice is honoured or refused.
+    """
     keys = tuple(k.base for k in keys if k.is_tensor)
     for plugin in list(found().values()):
         if plugin.wants(BACKENDS) and plugin.concerns(keys):
             load(plugin)
-        if plugin.name in preferred and plugin.wants(KERNELS):
+        if plugin.name not in preferred:
+            continue
+        if plugin.wants(KERNELS):
             load(plugin, KERNELS)
+        broken = plugin.state == "broken" and plugin.concerns(keys)
+        if broken or (KERNELS in plugin.failed and any(plugin.offers(k) for k in keys)):
+            raise unusable(plugin, "what the program or TRIPOINT_PREFER prefers")
 
 
 def participates(origin: Origin, row: Row, keys: tuple[Key, ...]) -> bool:
@@ -109,8 +193,7 @@ def participates(origin: Origin, row: Row, keys: tuple[Key, ...]) -> bool:
 
 def preference(origin: Origin) -> int:
     """How much the user prefers that origin: 0, or more the later the preference was stated."""
-    name = origin.distribution or "__main__"
-    return max((i for i, preferred in enumerate(preferred, 1) if preferred == name), default=0)
+    return rank(origin.distribution)
 
 
 kernels.takes_part, kernels.preference = participates, preference
@@ -132,10 +215,14 @@ def unusable(plugin: Plugin, what: str) -> PluginError:
             f"tripoint.plugins.unblock({plugin.name!r}), or a TRIPOINT_DISABLE without it, lets it load again"
         )
     error = plugin.error
-    made = PluginError(
-        f"{what} is provided by {plugin.name} {plugin.version}, which failed to load: {type(error).__name__}: {error}; "
-        f"tripoint.plugins.report() has the traceback, TRIPOINT_DISABLE={plugin.name} silences it"
-    )
+    if error is plugin.refused:
+        why = f"which was not loaded: {error}"
+    else:
+        why = (
+            f"which failed to load: {said(error)}; tripoint.plugins.report() has the traceback, "
+            f"TRIPOINT_DISABLE={plugin.name} silences it"
+        )
+    made = PluginError(f"{what} is provided by {plugin.name} {plugin.version}, {why}")
     made.__cause__ = error
     return made
 
@@ -148,7 +235,7 @@ def probe(plugin: Plugin) -> str | None:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            plugin.reason, plugin.error = f"its probe raised {type(error).__name__}: {error}", error
+            plugin.reason, plugin.error = f"its probe raised {said(error)}", error
         plugin.probed = True
     return plugin.reason
 

@@ -7,21 +7,25 @@ from typing import Any
 from tripoint import devices, dtypes, kernels, layouts
 from tripoint.devices import Device
 from tripoint.dtypes import DType
-from tripoint.errors import DeviceError, DTypeError, LayoutError
+from tripoint.errors import DeviceError, DTypeError, LayoutError, PluginError
 from tripoint.layouts import Layout
-from tripoint.plugins.discovery import FIRST_DTYPES, NAMES, Plugin, found, install
+from tripoint.plugins.discovery import FIRST_DTYPES, found, install, rank
 from tripoint.plugins.loading import guarded, load, unusable
-from tripoint.plugins.registry import known_devices
+from tripoint.plugins.records import LAYERS, NAMES, Plugin
+from tripoint.plugins.tables import known_devices, undisputed
 
 
 def _load_axis(axis: str, name: str, table: dict[str, Any]) -> None:
-    """Load plugins whose names mention ``name`` until one announces it; those that serve whole devices come first."""
+    """Load plugins whose names mention ``name`` until one announces it: those that are preferred come first, and then
+    those that serve whole devices.
+    """
 
-    def rank(plugin: Plugin) -> bool:
-        return not any(c.layout == "strided" and c.dtype is None for claim in plugin.claims for c in claim)
+    def order(plugin: Plugin) -> tuple[int, bool]:
+        whole = any(c.layout == "strided" and c.dtype is None for claim in plugin.claims for c in claim)
+        return -rank(plugin.name), not whole
 
     mention = [p for p in found().values() if any(getattr(c, axis) == name for claim in p.claims for c in claim)]
-    for plugin in sorted(mention, key=rank):
+    for plugin in sorted(mention, key=order):
         if name in table:
             return
         load(plugin)
@@ -59,10 +63,8 @@ def find_device(value: object) -> Device:
         plugin = _broken_axis("device", name)
         if plugin is not None:
             raise unusable(plugin, f"the device {name!r}")
-        names = {c.device for p in found().values() for claim in p.claims for c in claim} | set(known_devices)
-        raise DeviceError(
-            f"unknown device {str(value)!r}; known devices: {', '.join(sorted(names - {'*'}))}{install(name)}"
-        )
+        raise DeviceError(f"unknown device {str(value)!r}; known devices: {', '.join(device_names())}{install(name)}")
+    undisputed("device", known_devices, name)
     if not known.indexed:
         if at is not None:
             raise DeviceError(f"device {str(value)!r}: {name} has no indices; write {name!r}")
@@ -90,6 +92,7 @@ def find_layout(value: object) -> Layout:
         _load_axis("layout", value, layouts.registered)
     got = layouts.registered.get(value)
     if got is not None:
+        undisputed("layout", layouts.registered, value)
         return got
     plugin = _broken_axis("layout", value)
     if plugin is not None:
@@ -97,10 +100,24 @@ def find_layout(value: object) -> Layout:
     raise LayoutError(f"unknown layout {value!r}; known layouts: {', '.join(layout_names())}{install(value)}")
 
 
+def device_names() -> list[str]:
+    """Names of the devices that are announced or that installed plugins provide; loads nothing."""
+    return _names("device", known_devices)
+
+
 def layout_names() -> list[str]:
-    """Names of the layouts that are announced or that installed plugins provide."""
-    names = {c.layout for p in found().values() for claim in p.claims for c in claim} | set(layouts.registered)
-    return sorted(names - {"*"})
+    """Names of the layouts that are announced or that installed plugins provide; loads nothing."""
+    return _names("layout", layouts.registered)
+
+
+def dtype_names() -> list[str]:
+    """Names of the plain dtypes, and of those that are announced or that installed plugins provide; loads nothing."""
+    return _names("dtype", {**dtypes.PLAIN, **dtypes.registered})
+
+
+def _names(axis: str, table: dict[str, Any]) -> list[str]:
+    named = {getattr(c, axis) for p in found().values() for claim in p.claims for c in claim}
+    return sorted({name for name in named if name is not None}.union(table) - {"*"})
 
 
 layouts.find_more.append(find_layout)
@@ -110,7 +127,9 @@ def find_dtype(name: str) -> DType | None:
     """A dtype announced by a plugin that is found by the third part of its entry-point names."""
     _load_axis("dtype", name, dtypes.registered)
     got = dtypes.registered.get(name)
-    if got is None:
+    if got is not None:
+        undisputed("dtype", dtypes.registered, name)
+    else:
         plugin = _broken_axis("dtype", name)
         if plugin is not None:
             raise unusable(plugin, f"the dtype {name!r}")
@@ -126,29 +145,65 @@ def find_name(name: str) -> Any:
     """What an entry point of ``tripoint.names.v1`` provides under ``name``; a KeyError when none does.
 
     Raises:
-        PluginError: the plugin is broken or blocked.
+        PluginError: the plugin is broken or blocked, or two provide the name and neither is preferred.
     """
-    for plugin in found().values():
-        for entry in plugin.entries.get(NAMES, ()):
-            if entry.name == name:
-                load(plugin)
-                if plugin.state in ("blocked", "broken"):
-                    raise unusable(plugin, f"tripoint.{name}")
-                try:
-                    thing = entry.load()
-                except KeyboardInterrupt:
-                    raise
-                except BaseException as error:
-                    plugin.error = error
-                    if not plugin.loaded:
-                        plugin.state = "broken"
-                    raise unusable(plugin, f"tripoint.{name}") from error
-                plugin.loaded.add(NAMES)
-                plugin.state = "loaded"
-                return thing
-    raise KeyError(name)
+    return _entry(NAMES, name, f"tripoint.{name}")
+
+
+def find_layer(name: str) -> Any:
+    """The layer that an entry point of ``tripoint.layers.v1`` provides under ``name``; entering it is up to the program.
+
+    Raises:
+        PluginError: no plugin provides it, or the plugin is broken or blocked, or two do and neither is preferred.
+    """
+    try:
+        return _entry(LAYERS, name, f"the layer {name!r}")
+    except KeyError:
+        have = ", ".join(layer_names()) or "none"
+        raise PluginError(f"no installed plugin provides the layer {name!r}; installed layers: {have}") from None
+
+
+def layer_names() -> tuple[str, ...]:
+    """Names of the layers that installed plugins provide; loads nothing."""
+    return _offered(LAYERS)
+
+
+def _entry(group: str, name: str, what: str) -> Any:
+    """The object of an entry point; its plugin's backend is loaded before."""
+    offering = [(p, e) for p in found().values() for e in p.entries.get(group, ()) if e.name == name]
+    most = max((rank(p.name) for p, _ in offering), default=0)
+    offering = [(p, e) for p, e in offering if rank(p.name) == most]
+    if not offering:
+        raise KeyError(name)
+    plugin, entry = offering[0]
+    if len(offering) > 1:
+        raise PluginError(
+            f"{what} is provided by {' and by '.join(f'{p.name} {p.version}' for p, _ in offering)}; "
+            f"state which one you want: tripoint.plugins.prefer({plugin.name!r})"
+        )
+    load(plugin)
+    if plugin.state in ("blocked", "broken"):
+        raise unusable(plugin, what)
+    try:
+        thing = entry.load()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        plugin.error = error
+        plugin.failed.add(group)
+        if not plugin.loaded:
+            plugin.state = "broken"
+        raise unusable(plugin, what) from error
+    plugin.loaded.add(group)
+    plugin.failed.discard(group)
+    plugin.state = "loaded"
+    return thing
 
 
 def names() -> tuple[str, ...]:
     """Names that installed plugins add to the namespace."""
-    return tuple(sorted({e.name for p in found().values() for e in p.entries.get(NAMES, ())}))
+    return _offered(NAMES)
+
+
+def _offered(group: str) -> tuple[str, ...]:
+    return tuple(sorted({e.name for p in found().values() for e in p.entries.get(group, ())}))

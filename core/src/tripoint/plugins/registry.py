@@ -5,25 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tripoint import devices, dtypes, kernels, layouts
+from tripoint import dtypes, kernels, layouts
 from tripoint.devices import Device
 from tripoint.dtypes import DType, DTypeClass
 from tripoint.errors import RegistrationError
 from tripoint.kernels import Derivative, Kernel, Origin, Pattern, Point
 from tripoint.layouts import Layout
-from tripoint.plugins.discovery import BACKENDS, KERNELS, Claim, Plugin, changed, commit_lock, found, normalise
+from tripoint.plugins.discovery import changed, commit_lock, found, loading_here
+from tripoint.plugins.records import BACKENDS, KERNELS, Claim, Plugin, normalise
+from tripoint.plugins.tables import CORE, announced, known_devices, restore, snapshot, who
 from tripoint.schema import rows
 from tripoint.tensor import Answer, Tensor, answer
-
-#: device types announced so far, by name.
-known_devices: dict[str, Device] = {"cpu": devices.cpu}
-
-
-#: who announced what, for taking it back: the table, the name and the distribution. What the core has goes with none.
-announced: list[tuple[dict[str, Any], str, str | None]] = [
-    (known_devices, "cpu", "the core"),
-    (layouts.registered, "strided", "the core"),
-]
 
 
 class Registry:
@@ -36,8 +28,12 @@ class Registry:
         plugin: Plugin | None = None,
         group: str = BACKENDS,
     ) -> None:
+        here = loading_here()
+        if distribution is None and here:  # what a module registers while it is imported is not the running program's
+            distribution, version = here[-1].name, here[-1].version
         self.distribution = distribution
         self.version = version
+        self.committed = False
         self._plugin = plugin
         self._group = group
         self._devices: list[Device] = []
@@ -45,6 +41,7 @@ class Registry:
         self._dtypes: list[DType] = []
         self._points: list[Point] = []
         self._kernels: list[Kernel] = []
+        self._waiting: list[Kernel] = []
         self._derivatives: list[Derivative] = []
 
     def device(self, device: Device) -> None:
@@ -69,7 +66,9 @@ class Registry:
         Plugins of the group ``tripoint.kernels.v1`` add to points of others: what they say of a point does not count.
         """
         if self._group != KERNELS:
-            self._points.append(Point(pattern, payload, self.origin(payload), **hooks))
+            origin = self.origin(payload)
+            _place(origin, (payload, *hooks.values()))
+            self._points.append(Point(pattern, payload, origin, **hooks))
 
     def kernel(
         self,
@@ -80,8 +79,9 @@ class Registry:
         args: tuple[Pattern, ...] | None = None,
         out: object = None,
         check_first: bool = False,
+        optional: bool = False,
     ) -> None:
-        """Stage a kernel; see `tripoint.kernels.Kernel`."""
+        """Stage a kernel; see `tripoint.kernels.Kernel`. One that is ``optional`` waits for an operator that is not known."""
         made = Kernel(
             operator,
             fn,
@@ -91,14 +91,17 @@ class Registry:
             out=kernels.as_out(out),
             check_first=check_first,
         )
-        self._kernels.append(made)
+        if optional and operator not in rows:
+            self._waiting.append(made)
+        else:
+            self._kernels.append(made)
 
     def derivative(self, made: Derivative) -> None:
         """Stage a derivative made by `tripoint.plugin.derivative`."""
         made.origin.distribution, made.origin.version = self.distribution, self.version
         self._derivatives.append(made)
 
-    def _check(self) -> None:
+    def _check_schemas(self) -> None:
         owned = self._plugin is not None and self._group == BACKENDS
         claimed = [c for claim in self._plugin.claims for c in claim] if self._plugin is not None and owned else None
         for kernel in self._kernels:
@@ -126,14 +129,16 @@ class Registry:
                 raise RegistrationError(
                     f"{self.distribution} describes the point {point.pattern}, which none of its entry points names"
                 )
-        for table, name, thing in self._things():
-            other = table.get(name)
-            if other is not None and other is not thing:
-                who = next((by for t, n, by in announced if t is table and n == name), None)
-                raise RegistrationError(
-                    f"{self.distribution or 'the running program'} announces {thing!r}, and "
-                    f"{who or 'the running program'} already has announced something else of that name"
-                )
+
+    def _check_tables(self) -> None:
+        mine = [(table, name, thing, self.distribution) for table, name, thing in self._things()]
+        for table, name, thing, _ in mine:
+            for t, n, other, by in (*announced, *mine):
+                if t is table and n == name and other is not thing and by in (self.distribution, CORE):
+                    raise RegistrationError(
+                        f"{who(self.distribution)} announces {thing!r}, and {who(by)} already has announced something else "
+                        "of that name"
+                    )
             if table is dtypes.registered and name in dtypes.PLAIN:
                 raise RegistrationError(f"{name} is a plain dtype of the core and cannot be announced")
         places: list[Any] = [*self._layouts, *self._dtypes]
@@ -141,7 +146,7 @@ class Registry:
             taken = [n for n in place.attributes if type(getattr(Tensor, n, Answer(n))) is not Answer]
             if taken:
                 raise RegistrationError(
-                    f"{self.distribution or 'the running program'}: {place!r} declares the attribute {taken[0]!r}, which "
+                    f"{who(self.distribution)}: {place!r} declares the attribute {taken[0]!r}, which "
                     "every tensor has; choose another name"
                 )
         self._kernels = _once(self._kernels, kernels.kernels, "kernel")
@@ -169,19 +174,21 @@ class Registry:
         Raises:
             RegistrationError: something does not fit the schema; nothing is changed.
         """
+        self._check_schemas()
+        owner = found().get(self.distribution) if self.distribution is not None else None
         with commit_lock:
             if self._plugin is not None and (self._group in self._plugin.loaded or self._plugin.state == "blocked"):
                 return
-            self._check()
-            for kernel in self._kernels:
-                kernels.kernels[kernel.operator] = (*kernels.kernels.get(kernel.operator, ()), kernel)
-            for made in self._derivatives:
-                kernels.derivatives[made.operator] = (*kernels.derivatives.get(made.operator, ()), made)
-            kernels.points.extend(self._points)
-            for table, name, thing in self._things():
-                table[name] = thing
-                announced.append((table, name, self.distribution))
-            answer()  # before anybody can make such a tensor
+            self._check_tables()
+            before = snapshot()
+            try:
+                self._enter()
+            except BaseException:  # an interrupt, say
+                restore(before)
+                raise
+            self.committed = True
+            if self._plugin is None and owner is not None:
+                owner.stated += self._derivatives
             if self._plugin is not None:
                 self._plugin.loaded.add(self._group)
                 self._plugin.failed.discard(self._group)
@@ -189,6 +196,26 @@ class Registry:
                 if not self._plugin.failed:
                     self._plugin.error = None
         changed()
+
+    def _enter(self) -> None:
+        for kernel in (*self._kernels, *_unlike(self._waiting)):
+            kernels.kernels[kernel.operator] = (*kernels.kernels.get(kernel.operator, ()), kernel)
+        for made in self._derivatives:
+            kernels.derivatives[made.operator] = (*kernels.derivatives.get(made.operator, ()), made)
+        kernels.points.extend(self._points)
+        for table, name, thing in self._things():
+            if not any(t is table and thing is other and by == self.distribution for t, _, other, by in announced):
+                announced.append((table, name, thing, self.distribution))
+            table.setdefault(name, thing)
+        answer()  # before anybody can make such a tensor
+
+
+def _place(origin: Origin, things: tuple[Any, ...]) -> None:
+    """Give the origin of a class, which tells no line, that of the first function in it or beside it."""
+    inside = (fn for thing in things for fn in (vars(thing).values() if isinstance(thing, type) else (thing,)))
+    code = next((c for fn in inside if (c := getattr(fn, "__code__", None)) is not None), None)
+    if origin.file is None and code is not None:
+        origin.file, origin.line = code.co_filename, code.co_firstlineno
 
 
 def _twice(what: str, first: Origin, second: Origin) -> str:
@@ -219,6 +246,20 @@ def _once(staged: list[Any], table: dict[str, tuple[Any, ...]], what: str) -> li
     return fresh
 
 
+def _unlike(waiting: list[Kernel]) -> list[Kernel]:
+    """What of the kernels without an operator is not waiting already."""
+
+    def body(k: Kernel) -> tuple[object, ...]:
+        return (k.operator, k.fn, k.every, k.args, k.origin.distribution)
+
+    return [k for k in waiting if all(body(k) != body(other) for other in kernels.kernels.get(k.operator, ()))]
+
+
+def waiting_kernels() -> list[Kernel]:
+    """Optional kernels of operators that nobody has declared; each counts as soon as somebody does."""
+    return [k for name, entries in kernels.kernels.items() if name not in rows for k in entries]
+
+
 def _touches(claim: Claim, pattern: Pattern) -> bool:
     if type(pattern) is not Pattern:
         return False
@@ -232,27 +273,33 @@ def _touches(claim: Claim, pattern: Pattern) -> bool:
 
 
 def unregister(name: str | None) -> None:
-    """Take back everything that a distribution registered (``None``: what the running program did)."""
-    who = normalise(name) if name else None
+    """Take back everything that a distribution registered (``None``: what the running program did).
+
+    Operators that its modules declared stay declared, as its modules stay imported.
+    """
+    gone = normalise(name) if name else None
+    plugin = found().get(gone) if gone else None
     with commit_lock:
         tables: tuple[dict[str, Any], ...] = (kernels.kernels, kernels.derivatives)
         # The core's derivatives belong to its operators, which stay, and not to its backend of the device meta.
-        for table in tables if who != "tripoint" else tables[:1]:
+        for table in tables if gone != "tripoint" else tables[:1]:
             for operator, entries in list(table.items()):
-                kept = tuple(e for e in entries if e.origin.distribution != who)
+                kept = tuple(e for e in entries if e.origin.distribution != gone)
                 if len(kept) != len(entries):
                     if kept:
                         table[operator] = kept
                     else:
                         del table[operator]
-        kernels.points[:] = [p for p in kernels.points if p.origin.distribution != who]
-        mine = [(table, name) for table, name, by in announced if by == who]
-        announced[:] = [a for a in announced if a[2] != who]
+        kernels.points[:] = [p for p in kernels.points if p.origin.distribution != gone]
+        mine = [(table, name) for table, name, _, by in announced if by == gone]
+        announced[:] = [a for a in announced if a[3] != gone]
         for table, said in mine:
-            if not any(t is table and n == said for t, n, _ in announced):
+            others = [thing for t, n, thing, _ in announced if t is table and n == said]
+            if not others:
                 table.pop(said, None)
+            elif table.get(said) not in others:
+                table[said] = others[0]
         answer()
-        plugin = found().get(who) if who else None
         if plugin is not None and plugin.state == "loaded":
             plugin.state, plugin.probed, plugin.reason = "found", False, None
             plugin.loaded.clear()

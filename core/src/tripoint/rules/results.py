@@ -145,7 +145,7 @@ def accumulated() -> DTypeRule:
             out = dt.as_dtype(wanted)
             if first in dt.complex_floating and out not in dt.complex_floating:
                 raise DTypeError(
-                    f"{operator}: {first} to {out} drops the imaginary parts; take the real part or abs first"
+                    f"{operator}: {first} to {out} drops the imaginary parts; tripoint.abs(x) gives the magnitude"
                 )
         elif first in dt.unsigned_integer:
             out = dt.uint64

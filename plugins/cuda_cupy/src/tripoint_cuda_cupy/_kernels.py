@@ -76,7 +76,7 @@ def dtype_of(dtype: DType) -> np.dtype[Any]:
 
 def _checked(x: Array, dtype: np.dtype[Any]) -> None:
     if x.dtype.kind == "c" and dtype.kind not in "cb":
-        raise DTypeError(f"converting {x.dtype} to {dtype} drops the imaginary parts; take the real part or abs first")
+        raise DTypeError(f"converting {x.dtype} to {dtype} drops the imaginary parts; tripoint.abs(x) gives the magnitude")
 
 
 def number(value: Any, dtype: np.dtype[Any]) -> Any:

@@ -161,22 +161,19 @@ backend.kernels(
 )
 
 
-def _by_way_of_a_copy(x1: Any, x2: Any) -> bool:
-    """Whether NumPy copies an operand before it writes into the other: what ufuncs ask, and the answer they act on."""
-    same = x1.ctypes.data == x2.ctypes.data and x1.strides == x2.strides and x1.shape == x2.shape
-    return not same and np.may_share_memory(x1, x2, max_work=1)
-
-
 def _into(ufunc: Any) -> Callable[..., Any]:
     def write(x1: Any, x2: Any) -> None:
-        if x2.__class__ is not np.ndarray and x1.dtype.kind == "V":
-            x2 = _number(x2, x1.dtype)
+        # Under the caller's numpy.seterr(all="raise") NumPy raises when the result has been written, and so it is no error
+        # here, but not where it works on temporaries or first has to read a number: these it is spared.
+        if x2.__class__ is not np.ndarray:
+            if x1.dtype.kind == "V":
+                x2 = _number(x2, x1.dtype)
+        elif x1 is not x2 and (x1.base is not None or x2.base is not None) and np.may_share_memory(x1, x2):
+            x2 = x2.copy()
         try:
             ufunc(x1, x2, x1)
         except FloatingPointError:
-            # Under the caller's numpy.seterr(all="raise") NumPy raises when the result has been written, and so it is no error
-            # here, but not where it works on temporaries or first has to read a number.
-            if _by_way_of_a_copy(x1, x2) if isinstance(x2, np.ndarray) else _raises(x2, x1.dtype):
+            if not isinstance(x2, np.ndarray) and _raises(x2, x1.dtype):
                 with np.errstate(all="ignore"):
                     ufunc(x1, x2, x1)
 

@@ -62,7 +62,9 @@ def _checked(x: Array, dtype: np.dtype[Any]) -> None:
         DTypeError: complex to a real number.
     """
     if x.dtype.kind == "c" and dtype.kind not in "cb":
-        raise DTypeError(f"converting {x.dtype} to {dtype} drops the imaginary parts; take the real part or abs first")
+        raise DTypeError(
+            f"converting {x.dtype} to {dtype} drops the imaginary parts; tripoint.abs(x) gives the magnitude"
+        )
 
 
 def number(value: Any, dtype: np.dtype[Any]) -> Array:
@@ -319,7 +321,11 @@ def assign_(x1: Array, x2: Any) -> None:
     """``x2`` written into ``x1``; a Python number out of range raises before anything is written."""
     if not x1.flags.writeable:  # which copyto does not notice when both are the same memory
         raise ValueError("read-only")  # the core words it
-    np.copyto(x1, x2 if isinstance(x2, np.ndarray) else number(x2, x1.dtype), casting="unsafe")
+    if not isinstance(x2, np.ndarray):
+        x2 = number(x2, x1.dtype)
+    elif x1 is not x2 and (x1.base is not None or x2.base is not None) and np.may_share_memory(x1, x2):
+        x2 = x2.copy()  # copyto itself is wrong for overlapping vectors of unequal strides
+    np.copyto(x1, x2, casting="unsafe")
 
 
 # Elementwise ---------------------------------------------------------------------------------------------------------
@@ -534,7 +540,7 @@ def _kept_sum(x: Array, axis: int) -> Array:
 
 def _narrow(x: Array, axis: int) -> bool:
     """Whether many short rows are better worked on as columns: NumPy reduces along the first axis a row at a time."""
-    return x.ndim == 2 and axis == 1 and x.shape[1] <= 32 <= x.shape[0]
+    return x.ndim == 2 and axis == 1 and 0 < x.shape[1] <= 32 <= x.shape[0]
 
 
 def softmax(x: Array, *, axis: int) -> Array:
@@ -551,7 +557,7 @@ def softmax(x: Array, *, axis: int) -> Array:
 
 def log_softmax(x: Array, *, axis: int) -> Array:
     """The logarithm of softmax; half precision is computed in float32."""
-    if axis == 1 and x.ndim == 2 and x.shape[1] <= 32 <= x.shape[0] and x.dtype is _float32:
+    if axis == 1 and x.ndim == 2 and 0 < x.shape[1] <= 32 <= x.shape[0] and x.dtype is _float32:
         x = x.T.copy()  # the usual case, as below and without a call
         x -= np.maximum.reduce(x, 0, out=..., keepdims=True)
         x -= np.log(_ones32[: x.shape[0]].dot(np.exp(x)))

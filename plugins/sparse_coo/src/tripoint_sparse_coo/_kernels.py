@@ -60,7 +60,7 @@ def astype(x: COO, *, target: Key) -> COO:
     dtype = numpy_dtype(target.dtype)
     if x.values.dtype.kind == "c" and dtype.kind != "c":
         raise DTypeError(
-            f"converting {x.values.dtype} to {dtype} drops the imaginary parts; take the real part or abs first"
+            f"converting {x.values.dtype} to {dtype} drops the imaginary parts; tripoint.abs(x) gives the magnitude"
         )
     x = coalesce(x)
     with np.errstate(all="ignore"):

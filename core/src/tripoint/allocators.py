@@ -1,0 +1,330 @@
+"""Memory that a backend hands out: caching, counting, limits, and the words of an error when there is none left.
+
+An author of a device writes how its driver gives and takes memory; `Allocator` does the rest. A `Block` frees itself when
+the last payload that holds it dies, so views keep it alive and nothing has to be told.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Any
+
+from tripoint.errors import ArgumentError, OutOfMemoryError, RegistrationError, shown, sized
+
+if TYPE_CHECKING:
+    from tripoint.streams import Marker, Queue
+
+__all__ = ["Allocator", "Block"]
+
+
+class Block:
+    """One piece of memory. Payloads hold it; it goes back to its allocator when nothing does.
+
+    Attributes:
+        raw: what the author's ``_alloc`` gave.
+        nbytes: the bytes asked for.
+        reserved: the bytes that it takes of the device, at least ``nbytes``.
+    """
+
+    __slots__ = ("__weakref__", "_owner", "_users", "_writer", "nbytes", "queue", "raw", "reserved")
+
+    raw: Any
+    nbytes: int
+    reserved: int
+    queue: Queue | None
+    _owner: Allocator
+    _writer: Queue | None
+    _users: set[Queue]
+
+    def use(self, queue: Queue, *, write: bool = False) -> None:
+        """Say that work is about to be queued which reads this memory, or writes it.
+
+        ``queue`` is made to wait for the queue that wrote the memory last; before a write, for every queue that uses it. And
+        the memory is not given to anybody else before that work is done, whenever the last tensor dies.
+        """
+        others: set[Queue | None] = {self._writer}
+        if write:
+            others |= self._users
+        for other in others:
+            if other is not None and other is not queue:
+                queue.wait(other.record())
+        if queue is not self.queue:
+            self._users.add(queue)
+        if write:
+            self._writer = queue
+
+    def __del__(self) -> None:
+        owner = self._owner
+        owner._gone.append((self.raw, self.nbytes, self.reserved, self.queue, self._users))
+        if self.queue is None:  # else it waits for the next request: a destructor must not touch queues, see below
+            owner._tidy()
+
+    def __repr__(self) -> str:
+        return f"<block of {sized(self.nbytes)}>"
+
+
+class Allocator:
+    """Base class of a device's memory. An author writes ``_alloc`` and ``_free``; both are called by one thread at a time.
+
+    ``_alloc(nbytes)`` gives any object that stands for the memory; where there is none left it raises MemoryError, whose text
+    is told to the user, or gives ``None``. ``_free(block)`` takes that object back. ``_capacity()`` may say how many bytes
+    there are in all, and ``_largest()`` how many the largest free piece has. There is no constructor to call.
+
+    Class attributes:
+        caching: keep what is freed, by size classes, and give it out again without asking the driver.
+        granularity: sizes are rounded up to a multiple of it, and larger ones to a quarter of a power of two.
+    """
+
+    caching: bool = True
+    granularity: int = 256
+    #: whose memory it is, for messages; a Backend says so.
+    name: str = ""
+
+    _lock: threading.Lock
+    _gone: deque[tuple[Any, int, int, Queue | None, set[Queue]]]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Everything inherited is set here: an author's ``__init__`` need not call ours."""
+        made = super().__new__(cls)
+        made.name = cls.name or cls.__name__
+        made._lock = threading.Lock()
+        # Note [Blocks that die]: a block dies wherever the collector runs, also while this thread holds the lock, or one of a
+        # queue. So it only leaves a note, and whoever holds the lock next takes it back.
+        made._gone = deque()
+        made._waiting = []
+        made._cache = {}
+        made._sizes = Counter()
+        made._limit = None
+        made._lost = None
+        made._reserved = made._held = made._live = made._peak = made._count = made._wasted = 0
+        return made
+
+    _waiting: list[tuple[list[Marker], Any, int, Queue | None]]
+    _cache: dict[tuple[Queue | None, int], list[Any]]
+    _sizes: Counter[int]
+    _limit: int | None
+    _lost: Exception | None
+    _reserved: int
+    _held: int
+    _live: int
+    _peak: int
+    _count: int
+    _wasted: int
+
+    # What an author writes -------------------------------------------------------------------------------------------
+
+    def _alloc(self, nbytes: int) -> Any:
+        raise RegistrationError(f"{type(self).__name__} does not say how memory is made: write _alloc(self, nbytes)")
+
+    def _free(self, block: Any) -> None:
+        raise RegistrationError(f"{type(self).__name__} does not say how memory is freed: write _free(self, block)")
+
+    def _capacity(self) -> int | None:
+        return None
+
+    def _largest(self) -> int | None:
+        return None
+
+    # What backends and users call ------------------------------------------------------------------------------------
+
+    def allocate(self, nbytes: int, queue: Queue | None = None) -> Block:
+        """A block of at least ``nbytes`` bytes, uninitialised.
+
+        Args:
+            queue: where work on it will be queued; memory that this queue freed is reused before its work is done.
+
+        Raises:
+            OutOfMemoryError: the driver has no more, or the limit is reached, with nothing left in the cache.
+        """
+        try:
+            with self._lock:
+                self._take_back()
+                raw, size = self._obtain(nbytes, queue)
+                block = Block()
+                block.raw, block.nbytes, block.reserved = raw, nbytes, size
+                block._owner, block.queue, block._writer, block._users = self, queue, queue, set()
+                self._held += size
+                self._live += nbytes
+                self._peak = max(self._peak, self._live)
+                self._count += 1
+                self._sizes[nbytes] += 1
+                return block
+        finally:
+            self._tidy()
+
+    def stats(self) -> dict[str, int]:
+        """Counts: bytes ``live`` in tensors, ``reserved`` of the device, ``cached`` for reuse, ``peak`` of live; ``blocks``
+        alive and ``allocations`` made; and ``limit``, ``capacity`` and ``lost`` where there are any.
+        """
+        with self._lock:
+            self._take_back()
+            said = {
+                "live": self._live,
+                "reserved": self._reserved,
+                "cached": self._reserved - self._held,
+                "peak": self._peak,
+                "blocks": self._sizes.total(),
+                "allocations": self._count,
+            }
+            for name, value in (("limit", self._limit), ("capacity", self._capacity()), ("lost", self._wasted or None)):
+                if value is not None:
+                    said[name] = value
+            return said
+
+    def set_limit(self, nbytes: int | None) -> None:
+        """Reserve no more than so many bytes of the device; ``None`` takes the limit away.
+
+        Raises:
+            ArgumentError: not an int from 0.
+        """
+        if nbytes is not None and (not isinstance(nbytes, int) or isinstance(nbytes, bool) or nbytes < 0):
+            raise ArgumentError(
+                f"a memory limit is a number of bytes from 0, or None for no limit, not {shown(nbytes)}"
+            )
+        with self._lock:
+            self._limit = nbytes
+            if nbytes is not None and self._reserved > nbytes:
+                self._take_back()
+                self._drop()
+
+    def empty_cache(self) -> int:
+        """Give what is cached back to the device; how many bytes that were."""
+        with self._lock:
+            self._take_back()
+            return self._drop()
+
+    def reset_peak(self) -> None:
+        """Let ``peak`` start again from what is live now."""
+        with self._lock:
+            self._take_back()
+            self._peak = self._live
+
+    # The rest, with the lock held ------------------------------------------------------------------------------------
+
+    def _tidy(self) -> None:
+        """Take back what died, unless the lock is held: then its holder, or the next one, does."""
+        while self._gone and self._lock.acquire(blocking=False):
+            try:
+                self._take_back()
+            finally:
+                self._lock.release()
+
+    def _take_back(self) -> None:
+        while self._gone:
+            raw, nbytes, size, queue, users = self._gone.popleft()
+            self._held -= size
+            self._live -= nbytes
+            self._sizes[nbytes] -= 1
+            if not self._sizes[nbytes]:
+                del self._sizes[nbytes]
+            self._waiting.append(([user.record() for user in users], raw, size, queue))
+        pending = []
+        for marks, raw, size, queue in self._waiting:
+            if all(mark.query() for mark in marks):
+                self._keep(raw, size, queue)
+            else:
+                pending.append((marks, raw, size, queue))
+        self._waiting = pending
+
+    def _keep(self, raw: Any, size: int, queue: Queue | None) -> None:
+        if self.caching:
+            self._cache.setdefault((queue, size), []).append(raw)
+        else:
+            self._give(raw, size, queue)
+
+    def _give(self, raw: Any, size: int, queue: Queue | None) -> None:
+        """Back to the driver, when the queue that the memory belongs to is done with it."""
+        if queue is not None:
+            queue.record().synchronize()
+        self._reserved -= size
+        try:
+            self._free(raw)
+        except Exception as error:  # whoever runs now did not cause it: it is counted, and told when memory runs out
+            self._wasted += size
+            self._lost = error
+
+    def _drop(self) -> int:
+        before = self._reserved
+        for marks, raw, size, queue in self._waiting:
+            for mark in marks:
+                mark.synchronize()
+            self._give(raw, size, queue)
+        self._waiting = []
+        cache, self._cache = self._cache, {}
+        for (queue, size), raws in cache.items():
+            for raw in raws:
+                self._give(raw, size, queue)
+        return before - self._reserved
+
+    def _obtain(self, nbytes: int, queue: Queue | None) -> tuple[Any, int]:
+        size = self._rounded(nbytes)
+        kept = self._cache.get((queue, size))
+        if kept:
+            return kept.pop(), size
+        exact = max(nbytes, 1)
+        raw, why = self._ask(size)
+        if raw is None and self._drop():
+            raw, why = self._ask(size)
+        if raw is None and exact < size:
+            size = exact
+            raw, why = self._ask(size)
+        if raw is None:
+            raise self._exhausted(nbytes, why)
+        self._reserved += size
+        return raw, size
+
+    def _ask(self, size: int) -> tuple[Any, str]:
+        """Memory from the driver, or ``None`` and why there is none."""
+        if self._limit is not None and self._reserved + size > self._limit:
+            return None, "limit"
+        try:
+            return self._alloc(size), ""
+        except MemoryError as error:
+            return None, str(error)
+
+    def _rounded(self, nbytes: int) -> int:
+        if not self.caching:
+            return max(nbytes, 1)
+        step = max(self.granularity, 1 << max((nbytes - 1).bit_length() - 3, 0))
+        return max(-(-nbytes // step), 1) * step
+
+    def _exhausted(self, nbytes: int, why: str) -> OutOfMemoryError:
+        """The error, with advice only where it applies."""
+        largest = None if why == "limit" else self._largest()
+        capacity = self._capacity()
+        free = capacity - self._reserved if capacity is not None else None
+        held = sorted(self._sizes.items(), key=lambda pair: -pair[0] * pair[1])[:3]
+        lines = [f"{self.name}: out of memory: {sized(nbytes)} wanted" + f" ({nbytes} bytes)" * (nbytes > 1023)]
+        said = [
+            f"in use {sized(self._live)} in {self._sizes.total()} blocks",
+            f"cached {sized(self._reserved - self._held)}",
+            f"limit {sized(self._limit)}" if self._limit is not None else "no limit set",
+        ]
+        if capacity is not None:
+            said.append(f"capacity {sized(capacity)}")
+        if largest is not None:
+            said.append(f"largest free block {sized(largest)}")
+        lines.append("  " + ", ".join(said))
+        if held:
+            lines.append("  most of it: " + ", ".join(f"{count} x {sized(size)}" for size, count in held))
+        if why and why != "limit":
+            lines.append(f"  the driver says: {why}")
+        if self._lost is not None:
+            lines.append(
+                f"  {sized(self._wasted)} were lost: freeing them raised {type(self._lost).__name__}: {self._lost}"
+            )
+        if why == "limit":
+            lines.append(f"  raise the limit, tripoint.memory.set_limit({self.name!r}, nbytes), or let go of tensors")
+        elif free is not None and largest is not None and largest < nbytes <= free:
+            lines.append(
+                f"  {sized(free)} are free, in smaller pieces: let go of neighbouring tensors, or make large ones first"
+            )
+        else:
+            lines.append(
+                "  let go of tensors: del what is not needed, or compute without gradients, in smaller batches"
+            )
+        error = OutOfMemoryError("\n".join(lines))
+        error.wanted, error.in_use, error.cached = nbytes, self._live, self._reserved - self._held
+        error.limit, error.largest = self._limit, largest
+        return error

@@ -1,0 +1,162 @@
+"""What is known of one installed plugin, and of the points that its entry points name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from tripoint.errors import PluginError, RegistrationError
+from tripoint.kernels import Derivative
+from tripoint.keys import Key
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+#: of the contract between the core and its plugins; it is part of the names of the groups of entry points.
+PROTOCOL = 1
+BACKENDS = f"tripoint.backends.v{PROTOCOL}"
+NAMES = f"tripoint.names.v{PROTOCOL}"
+KERNELS = f"tripoint.kernels.v{PROTOCOL}"
+LAYERS = f"tripoint.layers.v{PROTOCOL}"
+GROUPS = (BACKENDS, NAMES, KERNELS, LAYERS)
+
+
+def protocol_of(group: str) -> tuple[str, int | None]:
+    """``tripoint.backends.v2`` as ``("backends", 2)``; ``None`` for a name that is no group of ours."""
+    kind, dot, version = group.removeprefix("tripoint.").rpartition(".v")
+    known = any(g.startswith(f"tripoint.{kind}.v") for g in GROUPS)
+    return kind, int(version) if dot and known and version.isascii() and version.isdigit() else None
+
+
+class Claim:
+    """One point of an entry-point name: device, layout and dtype (``None``: the plain ones), ``*`` for any."""
+
+    __slots__ = ("device", "dtype", "layout")
+
+    def __init__(self, text: str) -> None:
+        parts = text.strip().split(".")
+        if len(parts) not in (2, 3) or not all(p == "*" or p.replace("_", "a").isalnum() for p in parts):
+            raise RegistrationError(
+                f"entry-point name {text!r} is no point; write device.layout or device.layout.dtype, such as cpu.strided"
+            )
+        self.device, self.layout = parts[0], parts[1]
+        self.dtype = parts[2] if len(parts) == 3 else None
+
+    def covers(self, key: Key) -> bool:
+        """Whether the claim covers the point of ``key``."""
+        if self.device not in ("*", key.device.type) or self.layout not in ("*", key.layout.name):
+            return False
+        if self.dtype is None:
+            return key.dtype.is_plain
+        return self.dtype in ("*", key.dtype.name)
+
+    def __str__(self) -> str:
+        return ".".join(p for p in (self.device, self.layout, self.dtype) if p)
+
+
+class Plugin:
+    """One distribution that offers entry points.
+
+    Attributes:
+        name, version: of the distribution.
+        installed: the version that the metadata last said; empty when it is uninstalled and goes on running.
+        entries: its entry points that this core reads, by group.
+        others: its entry points of other protocols, by group.
+        claims: the points that its entry points name.
+        unread: what it says of the core's version and is not understood.
+        state: found, loaded, blocked, or broken.
+        refused: why its metadata alone keeps it from loading, or ``None``.
+        loaded, failed: the groups whose entry points are loaded, and those that could not be.
+        loading: identities of the threads that are loading it.
+        stated: derivatives that its modules stated while they were imported.
+        error: what it raised, with its traceback, or ``None``.
+        reason: why its hardware cannot be used, or ``None``; known once it is ``probed``.
+    """
+
+    def __init__(self, name: str, version: str) -> None:
+        self.name = name
+        self.version = self.installed = version
+        self.entries: dict[str, list[EntryPoint]] = {}
+        self.others: dict[str, list[EntryPoint]] = {}
+        self.claims: list[tuple[Claim, ...]] = []
+        self.unread: list[str] = []
+        self.state = "found"
+        self.refused: PluginError | None = None
+        self.loaded: set[str] = set()
+        self.failed: set[str] = set()
+        self.loading: list[int] = []
+        self.stated: list[Derivative] = []
+        self.error: BaseException | None = None
+        self.target: Any = None
+        self.manager: Any = None
+        self.reason: str | None = None
+        self.probed = False
+        self.closes = False
+
+    def refuse(self, why: PluginError) -> None:
+        """Never load it, for what its metadata says; the first reason counts."""
+        self.refused = self.refused or why
+        self.state, self.error = "broken", self.refused
+
+    def reset(self) -> None:
+        """As if it had only been found: for what is unblocked, or tried again."""
+        self.failed.clear()
+        self.state, self.error = ("broken", self.refused) if self.refused is not None else ("found", None)
+
+    @property
+    def provides(self) -> tuple[str, ...]:
+        """Names of its backend entry points."""
+        return tuple(e.name for e in self.entries.get(BACKENDS, ()))
+
+    @property
+    def packages(self) -> frozenset[str]:
+        """Top-level packages that its entry points name."""
+        return frozenset(e.value.partition(":")[0].partition(".")[0] for es in self.entries.values() for e in es)
+
+    def wants(self, group: str) -> bool:
+        """Whether its entry points of a group are there, may be loaded and have not been."""
+        untried = group not in self.loaded and group not in self.failed
+        return untried and group in self.entries and self.state not in ("broken", "blocked")
+
+    def owns(self, key: Key) -> bool:
+        """Whether one of its points covers the key's."""
+        return any(c.covers(key) for claim in self.claims for c in claim)
+
+    def offers(self, key: Key) -> bool:
+        """Whether its kernels for points of others, which count when preferred, are for the key's point."""
+        for entry in self.entries.get(KERNELS, ()):
+            try:
+                if any(Claim(part).covers(key) for part in entry.name.split("+")):
+                    return True
+            except RegistrationError:
+                continue
+        return False
+
+    def concerns(self, keys: Iterable[Key]) -> bool:
+        """Whether each point of one of its names covers one of the keys."""
+        keys = tuple(keys)
+        return any(all(any(c.covers(k) for k in keys) for c in claim) for claim in self.claims)
+
+    def traceback(self) -> str:
+        """The traceback of what it raised, or an empty string."""
+        if self.error is None:
+            return ""
+        import traceback
+
+        return "".join(traceback.format_exception(self.error))
+
+    def __repr__(self) -> str:
+        return f"<plugin {self.name} {self.version}: {self.state}>"
+
+
+def normalise(name: str) -> str:
+    """A distribution name in the one spelling that compares; ``__main__``, the running program, is no distribution."""
+    return name if name == "__main__" else name.lower().replace("_", "-").replace(".", "-")
+
+
+def said(error: BaseException | None) -> str:
+    """An exception in one line of text, whatever its own ``__str__`` does."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__}, whose text cannot be had"

@@ -1,0 +1,85 @@
+"""What is installed, as data and as text: the state of each plugin, what it offers, and why a broken one is broken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tripoint.plugins.discovery import found
+from tripoint.plugins.records import KERNELS, LAYERS, NAMES, Plugin, said
+from tripoint.plugins.registry import waiting_kernels
+
+
+def listed() -> list[dict[str, Any]]:
+    """What is installed, as plain data: one entry a distribution, of what `report` prints."""
+    return [
+        {
+            "name": plugin.name,
+            "version": plugin.version,
+            "installed": plugin.installed,
+            "state": plugin.state,
+            "provides": list(plugin.provides),
+            "names": [e.name for e in plugin.entries.get(NAMES, ())],
+            "kernels": [e.name for e in plugin.entries.get(KERNELS, ())],
+            "layers": [e.name for e in plugin.entries.get(LAYERS, ())],
+            "waiting": _waiting(plugin),
+            "entry_points": entry_points(plugin),
+            "unavailable": plugin.reason,
+            "error": said(plugin.error) if plugin.error is not None else None,
+            "remedy": remedy(plugin),
+            "traceback": plugin.traceback().splitlines(),
+        }
+        for plugin in _sorted()
+    ]
+
+
+def report() -> str:
+    """What is installed: each plugin's state, version and points, and why a broken one is broken."""
+    lines = []
+    for plugin in _sorted():
+        offers = [*plugin.provides, *(f"tripoint.{e.name}" for e in plugin.entries.get(NAMES, ()))]
+        offers += [f"kernels on {e.name} (when preferred)" for e in plugin.entries.get(KERNELS, ())]
+        offers += [f"the layer {e.name}" for e in plugin.entries.get(LAYERS, ())]
+        offers += [f"{e.name} ({group})" for group, entries in plugin.others.items() for e in entries]
+        lines.append(
+            f"{plugin.name} {plugin.version}: {plugin.state}; provides {', '.join(offers) or 'nothing readable'}"
+        )
+        if plugin.reason:
+            lines.append(f"  unavailable: {plugin.reason}")
+        waiting = _waiting(plugin)
+        if waiting:
+            lines.append(f"  kernels of operators that nobody has declared: {', '.join(waiting)}")
+        if plugin.error is not None and plugin.state != "blocked":
+            lines += [f"  entry point: {e['group']}: {e['name']} = {e['value']}" for e in entry_points(plugin)]
+            lines.append(f"  remedy: {remedy(plugin)}")
+            lines.append(f"  disable it with TRIPOINT_DISABLE={plugin.name} or tripoint.plugins.block({plugin.name!r})")
+            lines += ["  " + line for line in plugin.traceback().rstrip().splitlines()]
+    return "\n".join(lines) or "no plugins are installed; pip install tripoint-dense-cpu"
+
+
+def remedy(plugin: Plugin) -> str:
+    """What to do about a plugin that raised something or was refused; empty for one that did not."""
+    error = plugin.error
+    if error is None:
+        return ""
+    if error is plugin.refused:
+        return str(error).rpartition("; ")[2]
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing and missing.partition(".")[0] not in plugin.packages:
+        what = f"install what it imports, {missing}"
+    else:
+        what = f"upgrade or reinstall {plugin.name}, or tell its authors"
+    return f"{what}; after that, tripoint.plugins.unblock({plugin.name!r}) lets it try again"
+
+
+def entry_points(plugin: Plugin) -> list[dict[str, str]]:
+    """Every entry point of a plugin in the groups of Tripoint, those of other protocols among them."""
+    entries = [e for table in (plugin.entries, plugin.others) for es in table.values() for e in es]
+    return [{"group": e.group, "name": e.name, "value": e.value} for e in entries]
+
+
+def _sorted() -> list[Plugin]:
+    return sorted(found().values(), key=lambda plugin: plugin.name)
+
+
+def _waiting(plugin: Plugin) -> list[str]:
+    return sorted({k.operator for k in waiting_kernels() if k.origin.distribution == plugin.name})

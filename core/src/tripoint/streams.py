@@ -1,0 +1,255 @@
+"""Queues of work on a device: ``tripoint.Stream``, ``tripoint.Event``, ``tripoint.stream(s)``, ``tripoint.synchronize()``.
+
+A backend provides them as an optional power, ``Backend(..., streams=...)``, an object like `Streams`. Where it does not, calls
+on its devices are done when they return, and there is nothing to wait for.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Protocol
+
+from tripoint import devices, kernels, plugins
+from tripoint.devices import Device
+from tripoint.dtypes import float32
+from tripoint.errors import ArgumentError, shown
+from tripoint.keys import intern
+from tripoint.layouts import strided
+from tripoint.modes import get_mode
+
+__all__ = ["Event", "Marker", "Queue", "Stream", "Streams", "current", "queue", "stream", "synchronize"]
+
+
+class Marker(Protocol):
+    """A place in a queue, as a backend has it."""
+
+    def query(self) -> bool:
+        """Whether the queue has passed it. Raises nothing of the work before it."""
+
+    def synchronize(self) -> None:
+        """Wait until the queue has passed it. Raises nothing of the work before it."""
+
+
+class Queue(Protocol):
+    """A queue of work, as a backend has it. Hashable, and equal to itself alone."""
+
+    def record(self) -> Marker:
+        """A marker behind what was queued so far."""
+
+    def wait(self, marker: Marker) -> None:
+        """Let what is queued from now on run when another queue has passed the marker. Returns at once."""
+
+    def query(self) -> bool:
+        """Whether nothing is left to do."""
+
+    def synchronize(self) -> None:
+        """Wait until nothing is left to do.
+
+        Raises:
+            AsyncError: a kernel failed, which the error names; it is raised once.
+            DeviceLostError: the device is gone.
+        """
+
+
+class Streams(Protocol):
+    """The power of a backend whose devices work on queues."""
+
+    def default(self, device: Device) -> Queue:
+        """The queue that work goes to unless another one is in force."""
+
+    def create(self, device: Device) -> Queue:
+        """A new queue."""
+
+    def synchronize(self, device: Device | None) -> None:
+        """Wait until nothing is left to do on a device; ``None``: on all of this backend. Raises as `Queue.synchronize`."""
+
+
+def _named(device: Device | str | None) -> Device:
+    return plugins.find_device(device) if device is not None else get_mode().device or devices.cpu
+
+
+def _power(device: Device) -> Streams | None:
+    return plugins.require(intern(device, strided, float32)).streams
+
+
+class Event:
+    """A place in a stream, to wait for. One that was not recorded has nothing before it.
+
+    Args:
+        device: unless named, the device in force.
+
+    Raises:
+        DeviceError: unknown or unusable.
+    """
+
+    __slots__ = ("_marker", "device")
+
+    _marker: Marker | None
+
+    def __init__(self, device: Device | str | None = None) -> None:
+        self.device = _named(device)
+        _power(self.device)
+        self._marker = None
+
+    def record(self, on: Stream | None = None) -> None:
+        """Mark the place behind what a stream was asked so far; the stream in force unless given."""
+        self._marker = _marked(_of(on, "Event.record") if on is not None else queue(self.device))
+
+    def query(self) -> bool:
+        """Whether the work before it is done."""
+        return self._marker is None or self._marker.query()
+
+    def synchronize(self) -> None:
+        """Wait until the work before it is done. What failed is raised by the stream, and where a result is read."""
+        if self._marker is not None:
+            self._marker.synchronize()
+
+    def __repr__(self) -> str:
+        return f"<event on {self.device}>"
+
+
+class Stream:
+    """A queue of a device's work. What is queued on one runs in order, on several at the same time.
+
+    Tensors may be used on any stream: the backend lets it wait for the one that wrote them, and keeps their memory until
+    all are done. Streams are for work that need not wait, events for what must be waited for otherwise.
+
+    Args:
+        device: unless named, the device in force.
+
+    Attributes:
+        queue: the backend's own, or ``None`` where it has none.
+
+    Raises:
+        DeviceError: unknown or unusable.
+    """
+
+    __slots__ = ("device", "queue")
+
+    queue: Queue | None
+
+    def __init__(self, device: Device | str | None = None) -> None:
+        self.device = _named(device)
+        power = _power(self.device)
+        self.queue = power.create(self.device) if power is not None else None
+
+    def record(self) -> Event:
+        """A new event behind what was queued so far."""
+        event = Event(self.device)
+        event.record(self)
+        return event
+
+    def wait(self, other: Event | Stream) -> None:
+        """Let what is queued from now on run when an event has passed, or when a stream has done what it was asked so far.
+
+        Returns at once where both are of one device type; across types the host waits.
+        """
+        marker = other._marker if isinstance(other, Event) else _marked(_of(other, "Stream.wait"))
+        if marker is None:
+            return
+        if self.queue is not None and other.device.type == self.device.type:
+            self.queue.wait(marker)
+        else:
+            marker.synchronize()
+
+    def query(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.queue is None or self.queue.query()
+
+    def synchronize(self) -> None:
+        """Wait until nothing is left to do.
+
+        Raises:
+            AsyncError: a kernel failed, which the error names; it is raised once.
+            DeviceLostError: the device is gone.
+        """
+        if self.queue is not None:
+            self.queue.synchronize()
+
+    def __repr__(self) -> str:
+        return f"<stream on {self.device}>"
+
+
+def _of(given: object, what: str) -> Queue | None:
+    if not isinstance(given, Stream):
+        raise ArgumentError(f"{what} takes a tripoint.Stream, not {shown(given)}")
+    return given.queue
+
+
+def _marked(queue: Queue | None) -> Marker | None:
+    return queue.record() if queue is not None else None
+
+
+#: the scopes entered in this context and not left; the last one of a device counts.
+_entered: ContextVar[tuple[stream, ...]] = ContextVar("tripoint_streams", default=())
+
+
+class stream:
+    """Queue the work of a device on a stream: ``with tripoint.stream(s): ...``. Other devices are not concerned.
+
+    New threads start on the default streams.
+
+    Raises:
+        ArgumentError: not a `Stream`.
+    """
+
+    def __init__(self, on: Stream) -> None:
+        _of(on, "tripoint.stream")
+        self.stream = on
+
+    def __enter__(self) -> Stream:
+        _entered.set((*_entered.get(), self))
+        return self.stream
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        here = _entered.get()
+        at = max((i for i, scope in enumerate(here) if scope is self), default=None)
+        if at is not None:
+            _entered.set(here[:at] + here[at + 1 :])
+
+
+def queue(device: Device) -> Queue | None:
+    """The backend's queue in force for a device, for its kernels; ``None`` where it has no queues."""
+    for scope in reversed(_entered.get()):
+        if scope.stream.device is device:
+            return scope.stream.queue
+    point = kernels.find_point(intern(device, strided, float32))
+    return point.streams.default(device) if point is not None and point.streams is not None else None
+
+
+def current(device: Device | str | None = None) -> Stream:
+    """The stream in force on a device; unless named, the device in force."""
+    found = object.__new__(Stream)
+    found.device = _named(device)
+    _power(found.device)
+    found.queue = queue(found.device)
+    return found
+
+
+def synchronize(device: Device | str | None = None) -> None:
+    """Wait until nothing is left to do on a device, or on all devices of loaded backends when none is named.
+
+    Nothing has to be waited for before values are read: that waits by itself.
+
+    Raises:
+        AsyncError: a kernel failed after its call had returned; the error names it.
+        DeviceLostError: the device is gone.
+        DeviceError: unknown or unusable.
+    """
+    if device is not None:
+        named = _named(device)
+        power = _power(named)
+        if power is not None:
+            power.synchronize(named)
+        return
+    failed: Exception | None = None
+    for power in {id(p.streams): p.streams for p in kernels.points if p.streams is not None}.values():
+        try:
+            power.synchronize(None)
+        except Exception as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
