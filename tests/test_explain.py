@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,19 @@ from tripoint import kernels
 from tripoint.dispatcher.calls import counters
 from tripoint.errors import ArgumentError, DeviceError, NoKernelError, RegistrationError, ShapeError
 from tripoint.modes import get_mode
-from tripoint.plugin import Backend, Device, Tensor, composite, key, payload, register, resolve, strided, wrap
+from tripoint.plugin import (
+    Allocator,
+    Backend,
+    Device,
+    Tensor,
+    composite,
+    key,
+    payload,
+    register,
+    resolve,
+    strided,
+    wrap,
+)
 from tripoint.schema import rows
 
 X = tp.asarray([[1.0, 2.0], [3.0, 4.0]])
@@ -297,3 +311,158 @@ def test_the_module_does_not_hide_the_function() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.strip() == "meta.strided.float32"
+
+
+# Routes, parts of keys, the plan ------------------------------------------------------------------------------------
+
+
+def test_routes_are_told_in_order_up_to_the_one_taken() -> None:
+    assert tp.explain(tp.exp, X).routes == ()
+    assert [route for route, _ in tp.explain(tp.tanh, BLOCKED).routes] == ["kernel"]
+    walk = tp.explain(tp.softmax, S)
+    assert re.fullmatch(r"\d+ registered, none takes part", dict(walk.routes)["kernel"])
+    assert walk.routes[1:] == (("hooks", "sparse_coo declares no cheap way through strided"),)
+    recorded = tp.explain(swish, W)
+    assert recorded.routes[0] == ("kernel", "gradients are wanted of its parts, so none is asked")
+    refused = tp.explain(tp.exp, Q)
+    assert isinstance(refused.error, NoKernelError)
+    assert refused.routes == refused.error.routes
+    assert [route for route, _ in refused.routes] == ["kernel", "hooks", "decomposition", "fallback"]
+    assert tp.explain(tp.to, S).routes == ()
+    assert tp.explain(tp.add, X, X.to("meta")).routes == ()
+
+
+def test_a_fallback_is_walked() -> None:
+    with tp.fallback("allow"):
+        walk = tp.explain(tp.exp, Q)
+    assert (walk.how, walk.error) == ("fallback", None)
+    assert [route for route, _ in walk.routes] == ["kernel", "hooks", "decomposition"]
+    assert walk.steps == ("by the fallback policy in force, allow:cpu: there as strided tensors, and back",)
+    assert [(p.operator, p.arguments[0].key) for p in walk.parts] == [("exp", "cpu.strided.float32")]
+    with tp.fallback("allow"):
+        out = tp.exp(Q)
+    assert (walk.result, walk.shape) == (str(out._key), out.shape)
+
+
+def test_what_gave_the_parts_of_a_key() -> None:
+    view = (W * 2)[0]
+    argument = tp.explain(tp.exp, view).arguments[0]
+    assert argument.key == "autograd<view<cpu.strided.float32>>"
+    assert argument.parts == {
+        "autograd": "recorded by getitem",
+        "view": "a view by getitem of a tensor of shape (2, 2)",
+    }
+    assert tp.explain(tp.exp, W).arguments[0].parts == {"autograd": "a leaf that gradients are wanted for"}
+    assert tp.explain(tp.exp, X).arguments[0].parts == {}
+    several = tp.explain(tp.concat, [X, W, X])
+    assert [bool(a.parts) for a in several.arguments] == [False, True, False]
+    assert several.gave["autograd"] == "by the layer autograd, for arrays[1]"
+    assert tp.explain(tp.permute_dims, X, (1, 0)).gave["view"] == "a view of x"
+    assert "view" not in tp.explain(tp.exp, view).gave
+    assert "recorded by getitem, a view by getitem" in str(tp.explain(tp.exp, view))
+
+
+def test_the_source_of_the_plan() -> None:
+    walk = tp.explain(tp.add, X, X)
+    assert walk.plan[0] == "def plan(a0, a1):"
+    assert "        r = kernel(a0._payload, a1._payload)" in walk.plan
+    assert "# key = cpu.strided.float32" in walk.plan
+    recorded = tp.explain(tp.exp, W).plan
+    assert any(line.strip() == "node.inputs = (a0._node, )" for line in recorded)
+    assert "    m0, = bind((a0._payload.shape,), m0)" in tp.explain(tp.softmax, X, axis=0).plan
+    hooked = tp.explain(tp.tanh, BLOCKED).plan
+    assert hooked[0] == "# tripoint.dispatcher.plan: hooked, written by hand"
+    assert hooked.index("# inner:") < hooked.index("def plan(a0):")
+    assert tp.explain(tp.exp, Q).plan == ()
+    assert "def plan" not in str(walk)
+    assert walk.to_text(plan=True).endswith("\n".join(f"    {line}" for line in walk.plan))
+    assert walk.to_dict()["plan"] == walk.plan
+
+
+def test_a_device_with_an_allocator_is_named_for_the_memory() -> None:
+    class Pool(Allocator):
+        def _alloc(self, nbytes: int) -> bytearray:
+            return bytearray(nbytes)
+
+        def _free(self, block: bytearray) -> None:
+            pass
+
+    device = Device("explained_pool")
+    made = Backend(device, strided, payload=np.ndarray, allocator=Pool())
+    made.kernels(exp=np.exp)
+    register(made)
+    x = wrap(key(device, strided, tp.float32), np.ones((2,), np.float32))
+    assert tp.explain(tp.exp, x).allocator == (
+        "of the allocator that the running program brings for explained_pool, and counted by it"
+    )
+    assert tp.explain(tp.exp, X).allocator.startswith("unmanaged: the library of tripoint-dense-cpu ")
+
+
+# The page ------------------------------------------------------------------------------------------------------------
+
+
+class Fall(HTMLParser):
+    """The floors of every call on a page, in order: class, name and state; and whether the tags are balanced."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.floors: list[tuple[str, str, str]] = []
+        self.calls: list[str] = []
+        self.open: list[str] = []
+        self.at = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        assert not {"src", "href"} & set(given)
+        if tag != "meta":
+            self.open.append(tag)
+        kind = given.get("class") or ""
+        if kind.startswith("floor "):
+            self.floors.append((kind.partition(" ")[2], "", ""))
+        self.at = tag if tag in ("h2",) else kind
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+        self.at = self.at if tag == "code" else ""
+
+    def handle_data(self, data: str) -> None:
+        if self.at in ("name", "state"):
+            kind, name, state = self.floors[-1]
+            self.floors[-1] = (kind, name + data, state) if self.at == "name" else (kind, name, state + data)
+        if self.open[-2:] == ["h2", "code"]:
+            self.calls.append(data)
+
+
+def _all(walk: Any) -> list[Any]:
+    return [walk, *[e for part in walk.parts for e in _all(part)]]
+
+
+@pytest.mark.usefixtures("_registered")
+@pytest.mark.parametrize("name", CALLS)
+def test_the_page_is_whole_and_has_every_call(name: str) -> None:
+    operator, *args = CALLS[name]
+    walk = tp.explain(operator, *args)
+    text = walk.to_html()
+    page = Fall(text)
+    assert page.open == []
+    assert page.calls == [e.signature for e in _all(walk)]
+    assert not re.search(r"https?:|url\(|@import", text)
+    assert str(Path(__file__).parents[1]) not in text
+    landed = [e.how for e in _all(walk) if e.how]
+    assert sorted(floor for kind, floor, _ in page.floors if kind == "landed") == sorted(landed)
+
+
+def test_the_floors_of_a_fall() -> None:
+    page = Fall(tp.explain(tp.softmax, BLOCKED).to_html())
+    assert [page.floors[0], page.floors[2]] == [("called", "call", ""), ("landed", "hooks", "lands here")]
+    assert page.floors[1][:2] == ("passed", "kernel")
+    assert re.fullmatch(r"falls through: \d+ registered, none takes part", page.floors[1][2])
+    recorded = Fall(tp.explain(tp.exp, W).to_html())
+    assert ("layer", "autograd", "a layer takes part") in recorded.floors
+    assert recorded.floors[-1][:2] == ("result", "result")
+    refused = Fall(tp.explain(tp.exp, Q).to_html())
+    assert [kind for kind, _, _ in refused.floors] == ["called", *["passed"] * 4, "raised"]
+    assert refused.floors[-1][1] == "raises NoKernelError"
+    assert ("raised", "not known from here on", "to_list gives values") in Fall(tp.explain(reads, X).to_html()).floors

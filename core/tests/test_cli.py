@@ -4,22 +4,57 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import tripoint as tp
 
 _BROKEN = "[tripoint.backends.v1]\nvault.strided = vault_plugin:backend\n"
 
+#: a plugin that works, and prints while it is imported in every way there is
+_LOUD = """
+import os
+import subprocess
+import sys
 
-def _command(*arguments: str, site: Path | None = None) -> subprocess.CompletedProcess[str]:
-    env = {k: v for k, v in os.environ.items() if not k.startswith("TRIPOINT_")}
-    env["PYTHONPATH"] = os.pathsep.join([*([str(site)] if site else []), *filter(None, [env.get("PYTHONPATH")])])
+import numpy as np
+
+import tripoint as tp
+from tripoint.plugin import Backend, Device, strided
+
+print("printed by the plugin")
+os.write(1, b"written by native code of the plugin\\n")
+subprocess.run([sys.executable, "-c", "print('said by a child of the plugin')"], check=True)
+backend = Backend(Device("loud"), strided, payload=np.ndarray)
+backend.kernels(exp=np.exp)
+backend.probe(lambda: "no driver [v1] on this machine")
+"""
+
+
+def _run(*command: str, site: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("TRIPOINT_")}
+    kept["PYTHONPATH"] = os.pathsep.join([*([str(site)] if site else []), *filter(None, [kept.get("PYTHONPATH")])])
     return subprocess.run(
-        [sys.executable, "-m", "tripoint.cli", *arguments], capture_output=True, text=True, timeout=120, env=env
+        [sys.executable, *command], capture_output=True, encoding="utf-8", timeout=120, env={**kept, **env}
     )
+
+
+def _command(*arguments: str, site: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+    return _run("-m", "tripoint", *arguments, site=site, PYTHONIOENCODING="utf-8", **env)
+
+
+@pytest.fixture
+def loud(write_distribution: Any) -> Path:
+    """A folder in which a plugin is installed that prints, and whose hardware is missing."""
+    site: Path = write_distribution(
+        "loud-plugin", "[tripoint.backends.v1]\nloud.strided = loud_plugin:backend\n", loud_plugin=_LOUD
+    )
+    return site
 
 
 def test_plugins_lists_what_is_installed() -> None:
@@ -65,7 +100,314 @@ def test_a_broken_plugin_is_the_exit_status(write_distribution: Any) -> None:
 
 def test_bad_options() -> None:
     done = _command("plugins", "--nothing-like-it")
-    assert done.returncode == 2
-    assert "usage: tripoint" in done.stderr
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Usage: tripoint plugins" in done.stderr
+    assert "--nothing-like-it" in done.stderr
     assert _command().returncode == 2
+    assert _command("nothing-of-that-name").returncode == 2
     assert _command("--version").stdout.strip() == f"tripoint {tp.__version__}"
+
+
+@pytest.mark.parametrize("absent", ["typer", "rich"])
+def test_without_the_extra_one_line_says_how_to_get_it(absent: str) -> None:
+    program = f"import sys, runpy; sys.modules[{absent!r}] = None; sys.argv = ['tripoint', 'plugins']; "
+    program += "runpy.run_module('tripoint', run_name='__main__')"
+    done = _run("-c", program)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"tripoint: the command line needs {absent}: pip install typer rich, or with tripoint itself: "
+        'pip install "tripoint[cli]"\n'
+    )
+
+
+def test_the_help_names_every_command_and_status() -> None:
+    done = _command("--help")
+    assert done.returncode == 0
+    for command in ("plugins", "devices", "ops", "coverage", "explain", "conformance", "new-backend", "doctor"):
+        assert f"\n  {command} " in done.stdout, command
+        helped = _command(command, "--help") if command != "conformance" else None
+        assert helped is None or (helped.returncode, "--json" in helped.stdout) == (0, True), command
+    assert "..." not in done.stdout.partition("Commands:")[2]
+    assert "Exit statuses" in done.stdout
+
+
+# Output --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("plugins", "--load"),
+        ("devices", "--load"),
+        ("ops", "--load"),
+        ("coverage", "exp", "--load"),
+        ("explain", "exp", "loud.strided.float32[2]"),
+        ("doctor",),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_what_a_plugin_prints_is_no_part_of_the_answer(loud: Path, arguments: tuple[str, ...]) -> None:
+    done = _command(*arguments, "--json", site=loud)
+    json.loads(done.stdout)
+    for said in ("printed by the plugin", "written by native code", "said by a child"):
+        assert said in done.stderr
+    text = _command(*arguments, site=loud)
+    assert "by the plugin" not in text.stdout
+    assert text.returncode == done.returncode
+
+
+def test_piped_text_has_no_colours_and_nothing_is_cut(write_distribution: Any) -> None:
+    name = "vault-" + "of-a-name-that-does-not-end-" * 8 + "plugin"
+    site = write_distribution(name, _BROKEN, vault_plugin="x = 1\n")
+    done = _command("devices", site=site, TERM="xterm-256color", COLUMNS="40", COLORTERM="truecolor")
+    assert "\x1b" not in done.stdout
+    assert name in done.stdout
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["device", "provider", "state", "usable", "why,", "and", "what", "others", "add"]
+    assert [line.split()[0] for line in lines[1:]] == sorted(line.split()[0] for line in lines[1:])  # one line a device
+
+
+def test_an_encoding_that_lacks_a_sign_is_no_failure() -> None:
+    done = _run(
+        "-m", "tripoint", "coverage", "bitwise_and", "--device", "cpu", "--dtype", "float32", PYTHONIOENCODING="ascii"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u2013" in done.stdout  # the dash of a dtype that the operator does not take
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals to ask")
+def test_a_terminal_gets_folded_columns(loud: Path) -> None:
+    program = (
+        "import os, pty, sys\n"
+        "os.environ['COLUMNS'] = '60'\n"
+        "sys.exit(os.waitstatus_to_exitcode(pty.spawn([sys.executable, '-m', 'tripoint', 'devices', '--load'])))\n"
+    )
+    done = _run("-c", program, site=loud, TERM="xterm")
+    assert done.returncode == 0
+    assert "\x1b[" in done.stdout
+    table = re.sub(r"\x1b\[[\d;]*m", "", done.stdout[done.stdout.index("\x1b[") :])
+    assert max(map(len, table.splitlines())) <= 60
+    assert "[v1]" in table  # which is text and no markup
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals to ask")
+def test_colours_go_by_the_stream_of_the_answer(tmp_path: Path) -> None:
+    out = tmp_path / "out.txt"
+    program = (
+        "import os, pty, subprocess, sys\n"
+        "to_file = f'exec {sys.executable} -m tripoint devices > {sys.argv[1]}'\n"
+        "sys.exit(os.waitstatus_to_exitcode(pty.spawn(['sh', '-c', to_file])))\n"
+    )
+    assert _run("-c", program, str(out), TERM="xterm").returncode == 0
+    assert "cpu" in out.read_text()
+    assert "\x1b" not in out.read_text()
+
+
+def test_a_reader_that_leaves_early_is_no_traceback() -> None:
+    program = (
+        "import subprocess, sys\n"
+        "run = subprocess.Popen([sys.executable, '-m', 'tripoint', 'coverage', '--json'], stdout=subprocess.PIPE)\n"
+        "run.stdout.read(10); run.stdout.close(); run.wait()\n"
+    )
+    done = _run("-c", program)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# Devices and doctor --------------------------------------------------------------------------------------------------
+
+
+def test_devices_are_listed_without_an_import(loud: Path) -> None:
+    done = _command("devices", "--json", site=loud)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = {entry["device"]: entry for entry in json.loads(done.stdout)}
+    assert found["loud"] == {
+        "device": "loud",
+        "provider": "loud-plugin",
+        "version": "1.0",
+        "state": "found",
+        "usable": None,
+        "why": "",
+        "adds": [],
+    }
+    assert found["cpu"]["provider"] == "tripoint-dense-cpu"
+    assert "cpu.sparse_coo (tripoint-sparse-coo)" in found["cpu"]["adds"]
+    assert found["meta"]["provider"] == "tripoint"
+
+
+def test_devices_say_why_one_cannot_be_used(loud: Path) -> None:
+    done = _command("devices", "--load", "--json", site=loud)
+    assert done.returncode == 0  # a machine without the hardware is no fault of the installation
+    found = {entry["device"]: entry for entry in json.loads(done.stdout)}
+    assert (found["loud"]["usable"], found["loud"]["why"]) == (False, "no driver [v1] on this machine")
+    assert (found["cpu"]["usable"], found["meta"]["usable"]) == (True, True)
+    text = _command("devices", "--load", site=loud).stdout
+    line = next(line for line in text.splitlines() if line.startswith("loud "))
+    assert line.split(maxsplit=5) == ["loud", "loud-plugin", "1.0", "loaded", "no", "no driver [v1] on this machine"]
+    blocked = _command("devices", "--json", site=loud, TRIPOINT_DISABLE="loud-plugin")
+    entry = next(e for e in json.loads(blocked.stdout) if e["device"] == "loud")
+    assert (entry["state"], entry["usable"]) == ("blocked", False)
+
+
+def test_a_device_that_nobody_brings_is_listed_with_what_is_missing(write_distribution: Any) -> None:
+    site = write_distribution("ragged-plugin", "[tripoint.backends.v1]\nvault.ragged = ragged:backend\n")
+    done = _command("devices", "--json", site=site)
+    entry = next(e for e in json.loads(done.stdout) if e["device"] == "vault")
+    assert (entry["provider"], entry["usable"]) == (None, False)
+    assert entry["adds"] == ["vault.ragged (ragged-plugin)"]
+    assert entry["why"] == "no plugin brings its dense tensors"
+
+
+def test_doctor_of_a_sound_installation() -> None:
+    done = _command("doctor", TRIPOINT_DISABLE="tripoint-cuda-cupy")
+    assert done.returncode == 0, done.stdout
+    assert f"tripoint-dense-cpu {tp.__version__}" in done.stdout
+    assert "TRIPOINT_DISABLE=tripoint-cuda-cupy" in done.stdout
+    assert "error" not in done.stdout
+
+
+def test_doctor_says_what_to_type(write_distribution: Any) -> None:
+    site = write_distribution("vault-plugin", _BROKEN, vault_plugin="import nothing_of_that_name_at_all\n")
+    assert _command("doctor", "--no-load", site=site).returncode == 0
+    done = _command("doctor", site=site)
+    assert done.returncode == 1
+    line = done.stdout.splitlines().index(
+        "error: vault-plugin 1.0 is broken: ModuleNotFoundError: No module named 'nothing_of_that_name_at_all'"
+    )
+    assert "TRIPOINT_DISABLE=vault-plugin" in done.stdout.splitlines()[line + 1]
+    data = json.loads(_command("doctor", "--json", site=site, TRIPOINT_DISABEL="x").stdout)
+    assert data["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert data["versions"]["vault-plugin"] == "1.0"
+    assert data["environment"] == {"TRIPOINT_DISABEL": "x"}
+    levels = [finding["level"] for finding in data["findings"]]
+    assert levels[0] == "error"
+    assert any("TRIPOINT_DISABEL" in finding["what"] for finding in data["findings"])
+    assert all(finding["remedy"] for finding in data["findings"])
+
+
+# Operators and calls -------------------------------------------------------------------------------------------------
+
+
+def test_operators() -> None:
+    found = {entry["name"]: entry for entry in json.loads(_command("ops", "--json").stdout)}
+    assert (found["add"]["form"], found["add"]["minimal"], found["add"]["called"]) == (
+        "primitive",
+        True,
+        "tripoint.add",
+    )
+    assert found["softmax"]["form"] == "composite"
+    nn = json.loads(_command("ops", "nn", "--json").stdout)
+    assert {entry["name"] for entry in nn} >= {"relu", "linear", "conv2d"}
+    assert "add" not in {entry["name"] for entry in nn}
+    line = next(line for line in _command("ops").stdout.splitlines() if line.startswith("add("))
+    assert "elementwise" in line
+    assert _command("ops", "nothing-of-that-name").returncode == 2
+
+
+def test_coverage(tmp_path: Path) -> None:
+    asked = ("coverage", "add", "exp", "--device", "cpu", "--layout", "strided", "--dtype", "float32")
+    cells = json.loads(_command(*asked, "--json").stdout)["cells"]
+    assert [(c["operator"], c["verdict"]) for c in cells] == [("add", "kernel"), ("exp", "kernel")]
+    assert all(c["provider"].startswith("tripoint-dense-cpu") for c in cells)
+    assert "| `exp` | kernel |" in _command(*asked, "--markdown").stdout
+    page = tmp_path / "page.html"
+    done = _command(*asked, "--html", str(page))
+    assert done.stdout.strip() == f"written: {page}"
+    assert "<html" in page.read_text(encoding="utf-8")
+    nowhere = _command(*asked, "--html", str(tmp_path / "no" / "folder" / "page.html"))
+    assert nowhere.returncode == 2
+    assert "cannot be written" in nowhere.stderr
+    assert _command("coverage", "--device", "nowhere").returncode == 2
+
+
+def test_explain_a_call() -> None:
+    asked = ("explain", "matmul", "cpu.strided.float32[2,3]+grad", "cpu.sparse_coo.float32[3,4]")
+    done = _command(*asked)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "floors: autograd > backend" in done.stdout
+    assert "shape (2, 4)" in done.stdout
+    walk = json.loads(_command(*asked, "--json").stdout)
+    assert (walk["operator"], walk["how"], walk["shape"], walk["error"]) == ("matmul", "kernel", [2, 4], None)
+    assert [a["key"] for a in walk["arguments"]] == ["autograd<cpu.strided.float32>", "cpu.sparse_coo.float32"]
+    assert walk["candidates"][0]["provider"].startswith("tripoint-sparse-coo")
+
+
+def test_explain_a_call_that_is_refused() -> None:
+    done = _command("explain", "exp", "cpu.sparse_coo.float32[3,4]")
+    assert done.returncode == 1
+    assert "raises NoKernelError" in done.stdout
+
+
+def test_explain_takes_numbers_metadata_and_files(tmp_path: Path) -> None:
+    shape = json.loads(_command("explain", "sum", "cpu.strided.float32[2,3]", "--meta", "axis=1", "--json").stdout)[
+        "shape"
+    ]
+    assert shape == [2]
+    joined = _command(
+        "explain", "concat", "cpu.strided.float32[2]", "cpu.strided.int8[3]", "--meta", "axis=0", "--json"
+    )
+    assert json.loads(joined.stdout)["shape"] == [5]
+    moved = json.loads(
+        _command(
+            "explain", "to", "cpu.strided.float32[]", "--meta", "device=meta", "--meta", "dtype=float16", "--json"
+        ).stdout
+    )
+    assert (moved["result"], moved["shape"]) == ("meta.strided.float16", [])
+    halved = json.loads(
+        _command("explain", "nn.linear", "cpu.strided.int8[2,3]", "cpu.strided.float32[4,3]", "None", "--json").stdout
+    )
+    assert halved["shape"] == [2, 4]
+    page = tmp_path / "walk.html"
+    assert _command("explain", "add", "cpu.strided.float32[2]", "1.5", "--plan", "--html", str(page)).returncode == 0
+    assert "<html" in page.read_text(encoding="utf-8")
+    assert "plan:" in _command("explain", "add", "cpu.strided.float32[2]", "1.5", "--plan").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("frob",), "there is no operator 'frob'"),
+        (("softmx", "cpu.strided.float32[2]"), "softmax"),
+        (("add", "cpu.strided[2]", "1"), "'cpu.strided[2]' is no operand"),
+        (("add", "cpu.strided.float32[2]", "'text'"), "is no operand"),
+        (("add", "cpu.strided.float32[2]", "__import__('os')"), "is no operand"),
+        (("exp", "nowhere.strided.float32[2]"), "unknown device 'nowhere'"),
+        (("exp", "cpu.nothing.float32[2]"), "unknown layout 'nothing'"),
+        (("exp", "cpu.strided.float99[2]"), "unknown dtype 'float99'"),
+        (("exp", "cpu.strided.int8[2]+grad"), "int8"),
+        (("sum", "cpu.strided.float32[2]", "--meta", "axis"), "write name=value"),
+        (("sum", "cpu.strided.float32[2]", "--meta", "axes=0"), "axes"),
+    ],
+)
+def test_what_explain_cannot_read(arguments: tuple[str, ...], said: str) -> None:
+    done = _command("explain", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+# Backends ------------------------------------------------------------------------------------------------------------
+
+
+def test_conformance_as_json_is_the_report_alone() -> None:
+    done = _command("conformance", "cpu.strided", "--tiers", "0", "--operators", "zeros,ones", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["backend"], report["ok"]) == ("cpu.strided", True)
+    assert "passed" in done.stderr  # pytest's own lines
+    unknown = _command("conformance", "nowhere.strided", "--json")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert "unknown device 'nowhere'" in unknown.stderr
+    assert _command("conformance").returncode == 2
+    assert "--tiers" in _command("conformance", "--help").stdout
+
+
+def test_new_backend_writes_a_package_once(tmp_path: Path) -> None:
+    asked = ("new-backend", "tripoint-shed", "--device", "shed", "--folder", str(tmp_path))
+    done = _command(*asked, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"folder": str(tmp_path / "tripoint-shed")}
+    assert (tmp_path / "tripoint-shed" / "pyproject.toml").is_file()
+    again = _command(*asked)
+    assert (again.returncode, again.stdout) == (2, "")
+    assert "is there already" in again.stderr
+    assert _command("new-backend", "tripoint-shed").returncode == 2  # no device

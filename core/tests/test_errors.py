@@ -99,11 +99,38 @@ def test_long_chains_and_huge_names() -> None:
     assert str(error).startswith("no kernel for nnn")
 
 
+def test_routes_tried_and_why_each_was_left() -> None:
+    ragged = Layout("errroute", views=False)
+    one = _backend("errroute")
+    one.kernel("add", args=(strided, strided))(lambda a, b: a)
+    register(one)
+    register(_backend("errroute", ragged))
+    x = tp.zeros((2,), device="errroute")
+    r = tp.zeros((2,), device="errroute", layout=ragged)
+    error = _caught(lambda: tp.add(r, r))
+    assert error.routes == (
+        ("kernel", "1 takes part, none fits"),
+        ("hooks", "errroute declares no cheap way through strided"),
+        ("decomposition", "add is a primitive, without one"),
+        ("fallback", "not permitted here, but by tripoint.fallback"),
+    )
+    assert "\n  tried: kernel: 1 takes part, none fits; hooks: errroute declares" in str(error)
+    assert dict(_caught(lambda: tp.exp(x)).routes)["hooks"] == "every operand is strided and plain"
+    made = dict(_caught(lambda: tp.ones((2,), device="errroute")).routes)
+    assert (made["kernel"].partition(" ")[2], made["hooks"]) == ("registered, none takes part", "there is no operand")
+    with tp.fallback("allow"):
+        there = _caught(lambda: tp.exp(x))
+    assert dict(there.routes)["fallback"] == (
+        "the fallback to cpu was refused: no conversions lead from errroute.strided.float32 to cpu.strided.float32"
+    )
+
+
 def test_text_of_the_worst_case_made_by_hand() -> None:
     near = Near("p" * 5000, "who\nelse", tuple((f"x{i}", "dtype", "a\nb", "c") for i in range(50)))
     points = tuple((f"x{i}", f"point\n{i}" * 50) for i in range(100))
     error = NoKernelError("op\nname" * 100, points, (near,) * 90, "help\n" * 90, ("reason\n" * 90,) * 50)
     error.chain += ["level\n" * 100] * 100
+    error.routes = (("kernel", "why\n" * 300),) * 4
     lines = str(error).splitlines()
     assert len(lines) <= 12
     assert all(len(line) <= 400 for line in lines)
@@ -168,9 +195,11 @@ def test_what_to_install(run_program: Any, write_distribution: Any) -> None:
             tp.exp(tp.zeros((2,), device="vault", layout="sparse_coo"))
         except tp.errors.NoKernelError as error:
             print(error.help)
+            print(error.packages)
         """,
         site=site,
     )
+    assert out.splitlines()[1] == "('tripoint-sparse-coo',)"
     assert out.startswith("pip install tripoint-sparse-coo; or convert first: x.to(layout='strided')")
 
 

@@ -97,3 +97,27 @@ def test_names_at_the_top(run_program: Any) -> None:
     assert lines[1].startswith("TensorAttributeError tripoint has no 'thunder'")
     assert lines[2] == "AttributeError __wrapped__"
     assert lines[4] == "False True"
+
+
+def test_dir_shows_public_names_and_imports_no_plugin(run_program: Any) -> None:
+    out = run_program(
+        """
+        import sys
+        import tripoint as tp
+
+        names = dir(tp)
+        if any(m.startswith("tripoint_") for m in sys.modules):
+            raise SystemExit("a plugin was imported")
+        print(*names)
+        print(*[name for name in names if getattr(tp, name, None) is None])
+        print(*sorted(set(dir(tp)) ^ set(names)))
+        """
+    )
+    names, missing, changed = out.split("\n")[:3]
+    assert {"Tensor", "add", "bool", "float32", "explain", "nn", "no_grad", "quantize", "sparse", "ops"} <= set(
+        names.split()
+    )
+    assert not {"Any", "TYPE_CHECKING", "annotations", "kernels", "dispatcher", "keys"} & set(names.split())
+    assert [name for name in names.split() if name.startswith("_")] == ["__version__"]
+    assert missing == ""
+    assert changed == ""

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import tripoint as tp
-from tripoint.errors import DeviceError
+from tripoint.errors import ArgumentError, DeviceError, OutOfMemoryError, RegistrationError
+from tripoint.plugin import Allocator, Backend, Device, register, strided
 
 _TOY = """
 from tripoint.plugin import Backend, Device, strided
@@ -87,3 +88,66 @@ backend = Own()
         "memory of unusable: not supported: no driver",
         "False found False",
     ]
+
+
+class Pool(Allocator):
+    def _alloc(self, nbytes: int) -> bytearray:
+        return bytearray(nbytes)
+
+    def _free(self, block: bytearray) -> None:
+        block.clear()
+
+
+class Carried:
+    shape = ()
+
+
+def test_an_allocator_answers_without_a_hook(registry_kept: None) -> None:
+    pool = Pool()
+    register(Backend(Device("hoard"), strided, payload=Carried, allocator=pool))
+    block = pool.allocate(300)
+    said = tp.memory.stats("hoard")
+    assert (said.provider, said.supported) == ("the running program", True)
+    assert str(said) == (
+        "memory of hoard: live 300 bytes, reserved 512 bytes, cached 0 bytes, peak 300 bytes, blocks 1, allocations 1"
+    )
+    tp.memory.set_limit("hoard", 600)
+    with pytest.raises(OutOfMemoryError, match=r"hoard: out of memory: .*\n(.*\n)* +raise the limit, tripoint\.memory"):
+        pool.allocate(300)
+    del block
+    tp.memory.reset_peak("hoard")
+    assert tp.memory.stats("hoard").counts["peak"] == 0
+    assert tp.memory.empty_cache("hoard") == 512
+    with pytest.raises(ArgumentError):
+        tp.memory.set_limit("hoard", -5)
+
+
+def test_each_device_of_several_has_its_own(registry_kept: None) -> None:
+    backend = Backend(Device("hoards", indexed=True), strided, payload=Carried, allocator=lambda device: Pool())
+    register(backend)
+    first, second = (backend.allocator(Device("hoards", i)) for i in (0, 1))
+    block = second.allocate(10)
+    assert tp.memory.stats("hoards").counts["live"] == 0
+    assert tp.memory.stats("hoards:1").counts["live"] == block.nbytes
+    assert (first.name, second.name) == ("hoards:0", "hoards:1")
+    assert backend.allocator(Device("hoards", 1)) is second
+
+
+def test_allocators_that_are_none(registry_kept: None) -> None:
+    register(Backend(Device("hollow"), strided, payload=Carried, allocator=42))  # type: ignore[arg-type]
+    with pytest.raises(RegistrationError, match=r"allocator= must give a tripoint\.plugin\.Allocator, not 42"):
+        tp.memory.stats("hollow")
+    plain = Backend(Device("plain"), strided, payload=Carried)
+    register(plain)
+    assert not tp.memory.stats("plain").supported
+    with pytest.raises(RegistrationError, match="not None"):
+        plain.allocator()
+
+
+def test_what_a_device_without_an_allocator_can_be_asked() -> None:
+    with pytest.raises(DeviceError, match="the memory of meta cannot be limited: tripoint brings no allocator"):
+        tp.memory.set_limit("meta", 1000)
+    with pytest.raises(DeviceError, match="the memory of cpu cannot be limited"):
+        tp.memory.set_limit(None, 1000)
+    assert tp.memory.empty_cache() == 0
+    tp.memory.reset_peak("meta")

@@ -74,6 +74,14 @@ def gradients(x: Tensor) -> None:
         assert_type(x * 2, Tensor)
 
 
+def tables(x: Tensor) -> None:
+    assert_type(tp.ops("nn")["relu"].doc, str)
+    assert_type(
+        tp.coverage(tp.exp, devices=["cpu", "meta"], dtypes=tp.float32)["exp", "cpu.strided.float32"].verdict, str
+    )
+    assert_type(tp.explain(tp.exp, x).to_html(), str)
+
+
 def mistakes(x: Tensor) -> None:
     x.shpae  # type: ignore[attr-defined]
     x.sum(axes=0)  # type: ignore[call-arg]

@@ -225,3 +225,19 @@ def __getattr__(name: str) -> Any:
         found = f"; the layout is tripoint.layouts.{name}" if name in plugins.layout_names() else plugins.install(name)
         raise errors.TensorAttributeError(f"tripoint has no {name!r}{found}")
     raise AttributeError(name)
+
+
+#: modules that users reach by attribute; the other rooms are attributes too, as modules are, and nobody's to use.
+_MODULES = frozenset(["errors", "layouts", "memory", "nn", "ops", "plugins", "streams"])
+
+
+def __dir__() -> list[str]:
+    """Public names, with those that load at first need and those of installed plugins; nothing is imported for it."""
+    mine = [
+        name
+        for name, value in globals().items()
+        if name[0] != "_"
+        and not isinstance(value, _ModuleType)
+        and (getattr(value, "__module__", "") or "").startswith("tripoint")
+    ]
+    return sorted({*mine, *_MODULES, *_LATER, *plugins.names(), "__version__"})

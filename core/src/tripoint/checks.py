@@ -19,13 +19,16 @@ from tripoint.errors import (
     ReadOnlyError,
     ScalarRangeError,
     ShapeError,
+    TripointError,
     shown,
 )
+from tripoint.rules import check_number
 
 __all__ = [
     "choice",
     "device",
     "dtype",
+    "fits",
     "integer",
     "kind",
     "layout",
@@ -229,6 +232,20 @@ def _ranged(operator: Operator, least: float | None, most: float | None, argumen
     for name, value in _given(arguments).items():
         if (least is not None and value < least) or (most is not None and value > most):
             raise ScalarRangeError(f"{_name(operator)}: {name} is {shown(value)}; it must be {' and '.join(ends)}")
+
+
+def fits(operator: Operator, dtype: DType, /, **arguments: Any) -> None:
+    """The plain dtype can hold each argument, a Python number.
+
+    Raises:
+        DTypeError: a complex number in a real dtype, or NaN or an infinity in an integer dtype.
+        ScalarRangeError: a number that the integer dtype cannot hold.
+    """
+    for name, value in _given(arguments).items():
+        try:
+            check_number(value, dtype)
+        except TripointError as error:
+            raise type(error)(f"{_name(operator)}: {name}: {error}") from None
 
 
 def choice(operator: Operator, options: Iterable[Any], /, **arguments: Any) -> None:

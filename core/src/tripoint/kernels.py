@@ -14,7 +14,7 @@ from tripoint.devices import Device
 from tripoint.dtypes import DType, DTypeClass
 from tripoint.errors import AmbiguousKernelError, RegistrationError, short_file
 from tripoint.keys import ABSENT, Key
-from tripoint.layouts import Layout
+from tripoint.layouts import Layout, LayoutSpec
 from tripoint.schema import Row, rows
 
 if TYPE_CHECKING:
@@ -265,6 +265,7 @@ class Point:
         frozen: payloads are never written; in-place forms bind a new one.
         factory: ``factory(row)`` gives a kernel function for operators that have no registered kernel, or ``None``.
         summary: one line for printing, or ``None``.
+        spec: the layout of a payload with its parameters, or ``None`` for a layout without.
         current: function giving the index of the current device, for indexed devices.
         coerce: makes a payload of what a kernel returned when that is of another class (NumPy's scalars).
         quiet: a context in which a kernel runs again that raised FloatingPointError, which is the caller's setting.
@@ -274,8 +275,8 @@ class Point:
     """
 
     __slots__ = (
-        "aliases", "allocator", "capabilities", "cheap", "coerce", "current", "describe", "factory", "from_strided", "frozen", "origin",
-        "pattern", "payload", "probe", "quiet", "streams", "summary", "to_strided",
+        "aliases", "allocator", "capabilities", "cheap", "coerce", "current", "describe", "factory", "from_strided", "frozen",
+        "origin", "pattern", "payload", "probe", "quiet", "spec", "streams", "summary", "to_strided",
     )  # fmt: skip
 
     def __init__(
@@ -292,6 +293,7 @@ class Point:
         frozen: bool = False,
         factory: Callable[[Row], Callable[..., Any] | None] | None = None,
         summary: Callable[[Any], str] | None = None,
+        spec: Callable[[Any], LayoutSpec] | None = None,
         current: Callable[[], int] | None = None,
         probe: Callable[[], str | None] | None = None,
         coerce: Callable[[Any], Any] | None = None,
@@ -316,6 +318,7 @@ class Point:
         self.frozen = frozen
         self.factory = factory
         self.summary = summary
+        self.spec = spec
         self.current = current
         self.probe = probe
 
@@ -404,8 +407,8 @@ def passes(g: Any) -> Any:
 def select_derivative(operator: str, keys: tuple[Key, ...], slots: tuple[int, ...]) -> tuple[Any, tuple[Any, ...]]:
     """As `select`, among the derivatives of an operator: its tensors decide, a Python number fits every pattern."""
     tensors = tuple([k.base if k.is_tensor else ABSENT for k in keys])
-    row = rows[operator]
-    return select((d for d in derivatives.get(operator, ()) if takes_part(d.origin, row, tensors)), tensors, slots)
+    stated = derivatives.get(operator, ())
+    return select((d for d in stated if takes_part(d.origin, rows[operator], tensors)), tensors, slots)
 
 
 def ambiguous(operator: str, keys: tuple[Key, ...], tied: tuple[Any, ...]) -> AmbiguousKernelError:
@@ -470,15 +473,15 @@ def as_out(value: object) -> Out | None:
     layout = next((p for p in parts if isinstance(p, Layout)), None)
     dtype = next((p for p in parts if isinstance(p, DType)), None)
 
-    def out(keys: tuple[Key, ...]) -> Key:
-        first = next(k for k in keys if k.is_tensor)
-        if dtype is None:
-            wide = dt.result_dtype(tuple(k.dtype for k in keys if k is not ABSENT))
-            return first.replace(device=device, layout=layout, dtype=wide)
-        return first.replace(device=device, layout=layout, dtype=dtype)
+    def place(keys: tuple[Key, ...]) -> Key:
+        return next(k for k in keys if k.is_tensor).replace(device=device, layout=layout, dtype=dtype)
 
-    # Where no dtype is stated the operator's own rule knows it better (sum widens integers).
-    out.by_rule = dtype is None  # type: ignore[attr-defined]
+    def out(keys: tuple[Key, ...]) -> Key:
+        wide = dtype or dt.result_dtype(tuple(k.dtype for k in keys if k is not ABSENT))
+        return place(keys).replace(dtype=wide)
+
+    # Where no dtype is stated the operator's own rule knows it (sum widens integers; positions are not promoted with elements).
+    out.by_rule = place if dtype is None else None  # type: ignore[attr-defined]
     return out
 
 

@@ -122,9 +122,12 @@ def _found(device: Device | str | None) -> tuple[Device, plugins.Plugin | None, 
     named = plugins.find_device(device) if device is not None else get_mode().device or devices.cpu
     key = intern(named, strided, float32)
     plugin = next((p for p in plugins.found().values() if p.owns(key)), None)
-    if plugin is not None and (plugin.state in ("broken", "blocked") or not plugins.load(plugin)):
-        raise plugins.unusable(plugin, f"the memory of {named}")
+    broken = plugin is not None and (plugin.state in ("broken", "blocked") or not plugins.load(plugin))
     point = kernels.find_point(key)
+    if plugin is not None and broken:
+        if point is None:
+            raise plugins.unusable(plugin, f"the memory of {named}")
+        plugin = None  # somebody else provides the point
     pool = plugins.guarded(point.origin, "allocator", point.allocator, named) if point and point.allocator else None
     return named, plugin, pool
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tripoint.dtypes import DType
 from tripoint.errors import ArgumentError, DeviceError
-from tripoint.plugin import Backend, Device, Key, Row, strided
+from tripoint.plugin import Backend, Capabilities, Device, Key, Row, strided
 from tripoint.rules import check_shape
 
 __all__ = ["Shaped", "backend"]
@@ -35,7 +35,14 @@ def describe(p: Shaped) -> dict[str, Any]:
     return {"dtype": p.dtype, "address": None, "nbytes": 0, "strides": tuple(reversed(strides)), "readonly": False}
 
 
-backend = Backend(Device("meta"), strided, payload=Shaped, describe=describe, aliases=lambda out, x: out is x)
+backend = Backend(
+    Device("meta"),
+    strided,
+    payload=Shaped,
+    describe=describe,
+    aliases=lambda out, x: out is x,
+    capabilities=Capabilities(elements=False),
+)
 
 
 @backend.factory

@@ -43,6 +43,7 @@ from tripoint.layouts import Layout as Layout
 from tripoint.layouts import LayoutSpec as LayoutSpec
 from tripoint.layouts import strided as strided
 from tripoint.plugins import Registry as Registry
+from tripoint.plugins import plugin_naming as _plugin_naming
 from tripoint.plugins import plugin_of as _plugin_of
 from tripoint.rules import DTypeRule as DTypeRule
 from tripoint.schema import Row as Row
@@ -208,12 +209,13 @@ class Capabilities(NamedTuple):
         views: whether operators return views; ``None``: as the layout says.
         mutation: whether a write changes memory that aliases see; ``None``: unless the backend is frozen.
         elements: whether tensors hold elements that can be read.
+        nonfinite: whether the dtypes hold NaN and infinities.
         make: for a point that needs parameters, an expression that makes a tensor here of the strided CPU tensor ``{x}``, with
-            ``tp`` for tripoint: ``"tp.quantize({x}, tp.affine(0.25, dtype='qint8'))"``.
-        lacks: what the backend does not do, each with the reason that its users are told. A key is an operator, or ``*``; behind
-            a dot may stand a dtype, a class of dtypes, or a kind of call: ``broadcast``, ``scalar`` (a Python number among
-            the operands), ``empty``, ``nonfinite``, ``mixed`` (dtypes), ``view`` (operands that are views), ``gradient``.
-            ``None``: whatever has no kernel.
+            ``tp`` for tripoint: ``"tp.quantize({x}, tp.affine(0.25, dtype='{dtype}'))"``.
+        lacks: what the backend does not do, each with the reason that its users are told. A key is an operator, or ``*`` for
+            whatever has no kernel; behind a dot may stand a dtype, a class of dtypes, or a kind of call: ``broadcast``,
+            ``scalar`` (a Python number among the operands), ``empty``, ``mixed`` (dtypes), ``view`` (operands that are views),
+            ``0-d``, ``1-d`` and so on (numbers of axes), ``gradient``. ``None``: whatever has no kernel.
         tolerance: by the same keys, how far results may be off as a part of the largest element.
         known_failures: path of a TOML or JSON file of failures that the author knows of.
     """
@@ -223,6 +225,7 @@ class Capabilities(NamedTuple):
     views: bool | None = None
     mutation: bool | None = None
     elements: bool = True
+    nonfinite: bool = True
     make: str = ""
     lacks: Mapping[str, str] | None = None
     tolerance: Mapping[str, float] = {}
@@ -245,6 +248,8 @@ class Backend:
         cheap: operators without a kernel may go through the hooks.
         frozen: payloads are never written; in-place forms bind a new one.
         summary: function of a payload giving a few words for printing.
+        spec: for a layout with parameters, function of a payload giving the layout with those that it has, a LayoutSpec;
+            ``x.to(other)`` takes them over.
         current: function giving the index of the current device, for a device with ``indexed=True``.
         coerce: makes a payload of what a kernel returned when that is of another class.
         quiet: a context manager's constructor, in which a kernel that raised FloatingPointError runs again.
@@ -270,6 +275,7 @@ class Backend:
         cheap: bool = False,
         frozen: bool = False,
         summary: Callable[[Any], str] | None = None,
+        spec: Callable[[Any], LayoutSpec] | None = None,
         current: Callable[[], int] | None = None,
         coerce: Callable[[Any], Any] | None = None,
         quiet: Callable[[], Any] | None = None,
@@ -304,6 +310,7 @@ class Backend:
             "cheap": cheap,
             "frozen": frozen,
             "summary": summary,
+            "spec": spec,
             "current": current,
             "coerce": coerce,
             "quiet": quiet,
@@ -313,6 +320,8 @@ class Backend:
         }
         self._pool = allocator
         self._pools: dict[Device | None, Allocator] = {}
+        if isinstance(allocator, Allocator):
+            allocator.name = name  # also before anybody asks for it by its device
         self._probe: Callable[[], str | None] | None = None
         self._memory: Callable[[], dict[str, dict[str, int]] | str | None] | None = None
         self._shutdown: Callable[[], None] | None = None
@@ -634,10 +643,13 @@ def _registry_of(fn: Callable[..., Any]) -> Registry:
 def register(backend: Backend) -> None:
     """Register a backend of the running program itself, without an entry point. Once more is no change.
 
+    One that an entry point of an installed plugin names counts as that plugin's.
+
     Raises:
         RegistrationError: something does not fit the schema; nothing is changed.
     """
-    registry = Registry()
+    owner = _plugin_naming(backend)
+    registry = Registry(owner.name, owner.version) if owner is not None else Registry()
     backend.tripoint_register(registry)
     registry.commit()
 

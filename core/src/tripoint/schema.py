@@ -172,5 +172,6 @@ def read_params(fn: FunctionType) -> tuple[Param, ...]:
         if role != "meta" and (seen_meta or kind == KEYWORD_ONLY):
             raise RegistrationError(f"operator {name}: operand {pname!r} stands behind metadata; operands come first")
         seen_meta |= role == "meta"
-        params.append(Param(pname, role, kind, default, "Operand" in text))
+        # An annotation that is no text, in a module without `from __future__ import annotations`, is Operand spelt out.
+        params.append(Param(pname, role, kind, default, "Operand" in text or "float" in text))
     return tuple(params)

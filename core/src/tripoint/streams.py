@@ -32,7 +32,10 @@ class Marker(Protocol):
 
 
 class Queue(Protocol):
-    """A queue of work, as a backend has it. Hashable, and equal to itself alone."""
+    """A queue of work, as a backend has it. Hashable, and equal to itself alone.
+
+    Memory that dies in one circle of garbage with its queue still asks it for a marker.
+    """
 
     def record(self) -> Marker:
         """A marker behind what was queued so far."""

@@ -46,7 +46,6 @@ class Piece:
         self.shape, self.block = tuple(shape), arena.allocate(4 * len(values))
         begin = self.block.raw[0]
         self.items = arena.memory[begin : begin + 4 * len(values)].cast("f")
-        self.items[:] = memoryview(bytearray(4 * len(values))).cast("f")
         for i, value in enumerate(values):
             self.items[i] = value
 

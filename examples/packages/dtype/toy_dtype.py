@@ -42,7 +42,7 @@ backend = Backend(
 )
 FLOAT = Pattern("cpu", "strided", "float32")
 backend.to(FLOAT)(decode)
-backend.from_(FLOAT)(lambda x: encode(x))
+backend.from_(FLOAT)(encode)
 
 
 @backend.kernel("multiply", out=log8)

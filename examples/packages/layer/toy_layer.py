@@ -1,8 +1,8 @@
 """A layer of one's own: it counts what runs beneath it. Installed, it does nothing; a program enters it by name:
 
-    with tp.plugins.layer("count_calls")() as counted:
-        ...
-    print(counted.calls)
+with tp.plugins.layer("count_calls")() as counted:
+    ...
+print(counted.calls)
 """
 
 from collections import Counter

@@ -27,13 +27,13 @@ def describe(x):
     return {"dtype": getattr(tp, x.values.dtype.name), "nbytes": x.values.nbytes + x.lengths.nbytes}
 
 
-# `x.runs` is what a tensor of this layout answers. With `cheap=True` an operator without a kernel goes through the hooks.
+# `x.run_count` is what a tensor of this layout answers. With `cheap=True` an operator without a kernel goes through the hooks.
 runs = Layout("runs", attributes={"run_count": lambda x: payload(x).values.size})
 backend = Backend(
     "cpu", runs, payload=Runs, describe=describe, to_strided=unpack, from_strided=pack, cheap=True, frozen=True
 )
 backend.to("cpu.strided")(unpack)
-backend.from_("cpu.strided")(lambda x: pack(x))
+backend.from_("cpu.strided")(pack)
 
 
 @backend.kernel("exp")

@@ -1,15 +1,14 @@
-"""A wrapper: a device whose tensors carry a tensor of another device, and a note of what made them.
+"""A wrapper: a device whose tensors carry a tensor of the CPU, and a note of what was called to make it.
 
-Its one kernel, for every operator, calls the public operator on what is inside. So whatever runs there runs here, and a layer
-that is on sees the call of the user and not those of the kernel, as beneath every kernel.
+One function makes a kernel for every operator: it calls the public operator on what is inside. A layer that is on sees the
+call of the user and not those of the kernel, as beneath any kernel.
 """
 
-from tripoint.errors import DeviceError
-from tripoint.plugin import Backend, Device, Tensor, operators, payload, strided, wrap
+from tripoint.plugin import Backend, Device, Tensor, key, operators, payload, strided, wrap
 
 
 class Noted:
-    """``inner`` is a tensor of any strided point, ``notes`` what was called, from the first on."""
+    """``inner`` is a tensor, ``notes`` the names of the operators that led to it."""
 
     def __init__(self, inner, notes):
         self.inner, self.notes, self.shape = inner, notes, inner.shape
@@ -27,26 +26,31 @@ backend = Backend(
 
 @backend.factory
 def forward(row):
-    """A kernel for an operator: the operator itself, on the inner tensors."""
-    if row.target or row.mutates:
+    """A kernel for an operator: the operator itself, of the tensors inside."""
+    if row.mutates or row.kind == "convert" or row.dtype is None:  # without a dtype rule: only ever decomposed
         return None
-    call = operators()[row.name]
+    call, wants_dtype = operators()[row.name], "dtype" in row.keyed
 
-    def inner(value):
-        return [inner(v) for v in value] if isinstance(value, list) else getattr(value, "inner", value)
-
-    def kernel(*operands, **meta):
-        names = [p.name for p in row.metas]
-        positional = [meta.pop(n) for n, p in zip(names, row.metas) if p.kind != 2 and n in meta]
-        out = call(*map(inner, operands), *positional, **meta)
-        notes = [note for x in operands if isinstance(x, Noted) for note in x.notes]
-        return Noted(out, (*notes, row.name)) if isinstance(out, Tensor) else out
+    def kernel(*operands, target=None, **meta):
+        noted = [n for x in operands for n in (x if isinstance(x, list) else [x]) if isinstance(n, Noted)]
+        if wants_dtype:  # what changes the key of the result is known by that key alone
+            meta["dtype"] = target.dtype
+        out = call(*[[n.inner for n in x] if isinstance(x, list) else getattr(x, "inner", x) for x in operands], **meta)
+        return Noted(out, (*[n for x in noted for n in x.notes], row.name)) if isinstance(out, Tensor) else out
 
     return kernel
 
 
-def note(x):
-    """``x`` on the device ``noted``, with no notes yet."""
-    if x.requires_grad:
-        raise DeviceError("note: make a tensor noted first, then ask for its gradient")
-    return wrap(x_key(x), Noted(x, ()))
+@backend.kernel("astype")
+def astype(x, *, target):
+    return Noted(x.inner.astype(target.dtype), x.notes)
+
+
+@backend.to("cpu.strided")
+def to_cpu(x):
+    return payload(x.inner)
+
+
+@backend.from_("cpu.strided")
+def from_cpu(x, *, target):
+    return Noted(wrap(key(Device("cpu"), strided, target.dtype), x), ())

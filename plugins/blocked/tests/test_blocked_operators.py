@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tripoint as tp
-from tripoint.errors import AliasError, LayoutError, ShapeError
-from tripoint.plugin import Layer, Row, payload, resolve
+from tripoint.errors import AliasError, DTypeError, LayoutError, ShapeError
+from tripoint.plugin import Layer, Row, operators, payload, resolve, row_of
 from tripoint_blocked import _kernels, physical
 
 CHANNELS = [1, 7, 8, 9, 16, 17]
@@ -335,6 +335,65 @@ def test_the_layout_follows_from_the_operator_and_never_from_the_shape(shape: tu
     assert {str(t.layout) for t in leaves} == {"strided"}
 
 
+def per_element() -> list[Row]:
+    """Every operator that gives one element for each, of one operand or two: those in place aside, which stay by nature."""
+    found = [row_of(operator) for operator in operators().values()]
+    kinds = ("elementwise", "select")
+    return [row for row in found if row.kind in kinds and row.package == "tripoint" and row.mutates is None]
+
+
+@pytest.mark.parametrize("row", per_element(), ids=lambda row: row.name)
+def test_every_operator_that_gives_one_element_for_each_keeps_blocked_tensors_blocked(row: Row) -> None:
+    x, y = images(2, 9, 3, 4), images(2, 9, 3, 4, seed=1)
+    flags = [v > 0 for v in (x, y, x)]
+    given = {"where": [x > 0, x, y], "clip": [x, -0.5, 0.5]}.get(row.name, [x, y])
+    given = flags if row.name.startswith("bitwise") else given
+    given = given[: len(row.operands) if row.name != "clip" else 3]
+    want = row.call(*[tp.asarray(v) if isinstance(v, np.ndarray) else v for v in given])
+    got = row.call(*[blocked(v, "nChw8c") if isinstance(v, np.ndarray) else v for v in given])
+    assert (str(got.layout), got.block, got.dtype) == ("blocked", 8, want.dtype)
+    np.testing.assert_array_equal(plain(got), want.numpy())
+
+
+def test_a_choice_and_limits_with_numbers_and_their_gradients() -> None:
+    x = images(2, 9, 3, 4)
+    for operator, want, slope in (
+        (lambda t: tp.where(t > 0, t, 0.5), np.where(x > 0, x, np.float32(0.5)), x > 0),
+        (lambda t: tp.where(t > 0, 2.0, t), np.where(x > 0, np.float32(2), x), x <= 0),
+        (lambda t: tp.where(t > 0, 2.0, 1.0) * t, np.where(x > 0, 2, 1) * x, np.where(x > 0, 2, 1)),
+        (lambda t: tp.clip(t, -0.5), np.maximum(x, np.float32(-0.5)), x > -0.5),
+        (lambda t: tp.clip(t, max=0.5), np.minimum(x, np.float32(0.5)), x < 0.5),
+        (lambda t: +t, x, np.ones_like(x)),
+    ):
+        leaf = blocked(x, "nChw8c").requires_grad_()
+        out = operator(leaf)
+        assert (str(out.layout), out.descriptor) == ("blocked", "nChw8c")
+        np.testing.assert_array_equal(plain(out), want)
+        out.sum().backward()
+        assert leaf.grad is not None
+        np.testing.assert_array_equal(plain(leaf.grad), slope)
+
+
+def test_integers_that_an_operator_would_give_are_refused() -> None:
+    mask = blocked(images(1, 9, 2, 2)) > 0
+    for operator in (lambda: mask + 1, lambda: tp.where(mask, 1, 0), lambda: tp.maximum(mask, 2)):
+        with pytest.raises(DTypeError, match="not int64"):
+            operator()
+    assert (mask + 1.0).dtype is tp.float32
+
+
+def test_blocks_are_those_of_the_operand_whose_shape_the_result_has() -> None:
+    small, large = blocked(images(1, 9, 1, 1), "nChw8c"), blocked(images(2, 9, 3, 4), "nChw4c")
+    for out in (small + large, large + small, small * large, tp.where(small > 0, small, large)):
+        assert out.block == 4
+
+
+def test_relu_of_negative_zero_is_zero() -> None:
+    for dtype in ("float16", "bfloat16", "float32", "float64"):
+        out = tp.nn.relu(tp.full((1, 9, 1, 2), -0.0, dtype=dtype).to(layout="blocked"))
+        assert not np.signbit(plain(out.to(dtype=tp.float64))).any()
+
+
 def test_dropping_and_restoring_an_axis_gives_plain_images() -> None:
     x = images(1, 9, 3, 4)
     there = tp.squeeze(blocked(x, "nChw8c"), 0)
@@ -436,6 +495,28 @@ def test_a_batch_of_no_images() -> None:
         assert w.grad is not None
         assert not w.grad.numpy().any()
         assert w.grad.shape == w.shape
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 0), (0, 3, 2), (2, 0, 3), (0, 0, 0)])
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize("extent", [4, 0])
+def test_convolution_with_nothing_in_it(sizes: tuple[int, int, int], groups: int, extent: int) -> None:
+    n, outputs, channels = sizes
+    x, weight = images(n, channels * groups, extent, 4), images(outputs * groups, channels, 3, 1)
+    both(x, weight, images(outputs * groups), "nChw8c", padding=(2, 0), groups=groups)
+
+
+@pytest.mark.parametrize("shape", [(0, 9, 4, 4), (2, 0, 4, 4), (2, 9, 0, 4), (2, 9, 4, 0)])
+def test_pooling_and_elementwise_operators_with_nothing_in_it(shape: tuple[int, ...]) -> None:
+    x = images(*shape)
+    close(
+        tp.nn.max_pool2d(blocked(x), kernel_size=2, padding=1),
+        tp.nn.max_pool2d(tp.asarray(x), kernel_size=2, padding=1),
+    )
+    close(tp.nn.relu(blocked(x)) + blocked(x[:, :, :1]), np.maximum(x, 0) + x[:, :, :1])
+    for layout in ("strided", "blocked"):
+        with pytest.raises(ShapeError, match="does not fit an axis of size 0"):
+            tp.nn.max_pool2d(tp.zeros((2, 9, 0, 4), layout=layout), kernel_size=1)
 
 
 def test_kernels_do_not_write_into_their_operands() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
 import subprocess
 import sys
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 
 import tripoint as tp
 import tripoint_blocked
-from tripoint.errors import AliasError, DTypeError, LayoutError, ShapeError
+from tripoint.errors import AliasError, DTypeError, LayoutError, ScalarRangeError, ShapeError
 from tripoint.plugin import payload
 from tripoint_blocked import Blocked, backend, physical
 
@@ -108,6 +110,77 @@ def test_the_name_alone_means_16_and_leaves_blocked_tensors_as_they_are() -> Non
     assert x.to(layout="blocked") is x
     assert plain.to(x).layout is x.layout
     assert tp.asarray(plain.numpy(), layout=tp.layouts.blocked("nChw4c")).block == 4
+
+
+def test_to_another_tensor_takes_its_blocks_too() -> None:
+    plain = images(2, 9, 4, 4)
+    x, other = tp.asarray(plain).to(layout="blocked"), tp.ones((1, 9, 1, 1)).to(layout=tp.layouts.blocked("nChw8c"))
+    for y in (x.to(other), tp.asarray(plain).to(other)):
+        assert y.block == 8
+        same(y, plain)
+    assert x.to(tp.zeros_like(x).to(layout="blocked")) is x
+    assert other.to(other) is other
+    assert (x.to(other, layout="blocked").block, x.to(other, layout=tp.layouts.blocked("nChw4c")).block) == (16, 4)
+    wide = tp.ones((1, 1, 1, 1), dtype=tp.float64).to(other)
+    assert (x.to(other.to(dtype=tp.float64)).block, x.to(other.to(dtype=tp.float64)).dtype, wide.dtype) == (
+        8,
+        tp.float64,
+        tp.float32,
+    )
+    with pytest.raises(AliasError):
+        x.to(other, copy=False)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("name", [None, "nChw8c"])
+def test_creation(dtype: str, name: str | None) -> None:
+    layout = tp.layouts.blocked if name is None else tp.layouts.blocked(name)
+    for made, value in (
+        (tp.zeros((2, 9, 3, 1), layout=layout, dtype=dtype), 0),
+        (tp.ones((2, 9, 3, 1), layout=layout, dtype=dtype), 1),
+        (tp.full((2, 9, 3, 1), 2.5, layout=layout, dtype=dtype), 1 if dtype == "bool" else 2.5),
+        (tp.empty((2, 9, 3, 1), layout=layout, dtype=dtype), None),
+    ):
+        assert (made.shape, str(made.dtype), made.descriptor) == ((2, 9, 3, 1), dtype, name or "nChw16c")
+        assert not physical(made)[:, -1, :, :, 9 % made.block :].any()
+        if value is not None:
+            same(made.to(dtype=tp.float64), np.full((2, 9, 3, 1), value, np.float64))
+
+
+def test_creation_like_another_has_its_blocks() -> None:
+    x = tp.ones((2, 9, 3, 1), layout=tp.layouts.blocked("nChw8c"))
+    for made in (tp.zeros_like(x), tp.ones_like(x), tp.empty_like(x), tp.full_like(x, 2.0)):
+        assert (made.shape, made.descriptor) == (x.shape, "nChw8c")
+    assert "full" in str(tp.explain(tp.full_like, x, 2.0))
+
+
+def test_creation_refuses_what_a_conversion_refuses() -> None:
+    for create in (tp.zeros, tp.ones, tp.empty, lambda shape, **how: tp.full(shape, 1.0, **how)):
+        with pytest.raises(ShapeError, match=r"\(2, 3\)"):
+            create((2, 3), layout="blocked")
+        with pytest.raises(DTypeError, match="int32"):
+            create((1, 2, 3, 4), layout="blocked", dtype="int32")
+        with pytest.raises(LayoutError, match="nChw16c"):
+            create((1, 2, 3, 4), layout=tp.layouts.blocked("nChw5c"))
+        assert create((0, 9, 0, 4), layout="blocked").shape == (0, 9, 0, 4)
+    with pytest.raises(ScalarRangeError, match="float16"):
+        tp.full((1, 2, 3, 4), 10**400, layout="blocked", dtype="float16")
+    with np.errstate(all="raise"):
+        same(tp.full((1, 1, 1, 1), 1e30, layout="blocked", dtype="float16"), np.full((1, 1, 1, 1), np.inf, np.float16))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_copies_and_pickles_keep_values_and_blocks(shape: tuple[int, ...]) -> None:
+    plain = images(*shape)
+    x = tp.asarray(plain).to(layout=tp.layouts.blocked("nChw8c")).requires_grad_()
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        y = pickle.loads(pickle.dumps(x, protocol))
+        assert (y.block, y.requires_grad) == (8, True)
+        same(y.detach(), plain)
+    y = copy.deepcopy(x)
+    assert not tp.shares_memory(x, y)
+    assert y.block == copy.copy(x).block == 8
+    same(y.detach(), plain)
 
 
 def test_another_dtype_keeps_the_block_size() -> None:

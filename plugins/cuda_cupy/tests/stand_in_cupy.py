@@ -172,3 +172,28 @@ class cuda:
 
         def synchronize(self):
             cuda.waited.append(self.id)
+
+    class Event:
+        done = False
+
+        def synchronize(self):
+            self.done = True
+
+    class Stream:
+        """The one stream of a device."""
+
+        def __init__(self, index):
+            self.index = index
+
+        def record(self):
+            return cuda.Event()
+
+        def wait_event(self, event):
+            cuda.waited.append((self.index, event.done))
+
+        def synchronize(self):
+            cuda.waited.append(f"stream of {self.index}")
+
+    @staticmethod
+    def get_current_stream():
+        return cuda.Stream(cuda.current)

@@ -226,6 +226,46 @@ def test_writing_parts(dtype: str) -> None:
     both(write, values((3, 4), dtype))
 
 
+@pytest.mark.parametrize("dtype", ALL)
+def test_writing_what_overlaps(dtype: str) -> None:
+    def write(x: tp.Tensor) -> tp.Tensor:
+        x[::2] = x[:4]
+        x[1:] = x[:-1]
+        part = x[:-1]
+        part[::-1] = part
+        part += x[1:]
+        return x
+
+    both(write, values((8,), dtype))
+
+
+def test_relu_of_negative_zero_is_zero() -> None:
+    for dtype in FLOATS:
+        out = tp.nn.relu(tp.full((33,), -0.0, dtype=dtype, device="tabled")).to("cpu")
+        assert not np.signbit(out.numpy()).any()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_gradients_of_a_position_named_often_do_not_stall(dtype: str) -> None:
+    n = 2**15 if dtype == "float16" else 2**24 + 2**17
+    x = tp.ones((2,), dtype=dtype, device="tabled").requires_grad_()
+    tp.sum(tp.take(x, tp.full((n,), -1, device="tabled"), axis=0) * 1.0).backward()
+    assert x.grad is not None
+    assert x.grad.to("cpu").tolist() == [0, n]
+
+
+@pytest.mark.parametrize("sizes", [(0, 2, 3, 4), (2, 0, 3, 4), (2, 2, 0, 4), (2, 2, 3, 0)])
+@pytest.mark.parametrize("outputs", [0, 2])
+def test_convolution_with_nothing_in_it(sizes: tuple[int, ...], outputs: int) -> None:
+    def program(x: tp.Tensor, w: tp.Tensor, b: tp.Tensor) -> Any:
+        leaves = [t.requires_grad_() for t in (x, w, b)]
+        out = tp.nn.conv2d(*leaves, padding=2)
+        tp.sum(out).backward()
+        return [out, *[t.grad for t in leaves]]
+
+    both(program, values(sizes, "float32"), values((outputs, sizes[1], 3, 1), "float32"), values((outputs,), "float32"))
+
+
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "all", "any", "mean"])
 @pytest.mark.parametrize("dtype", ALL)
 @pytest.mark.parametrize("keepdims", [False, True])

@@ -196,11 +196,23 @@ print(cupy.cuda.current, tripoint_cuda_cupy.backend.tripoint_memory_stats())
 tripoint_cuda_cupy.synchronize()
 tripoint_cuda_cupy.synchronize(0)
 print(cupy.cuda.waited)
+cupy.cuda.waited.clear()
+s = tp.Stream("cuda:1")
+with tp.stream(s):
+    event = s.record()
+before = event.query()
+event.synchronize()
+s.wait(event)
+s.synchronize()
+tp.synchronize("cuda:0")
+tp.synchronize()
+print(before, event.query(), s.query(), cupy.cuda.waited, cupy.cuda.current)
 """
     assert python(program, tmp_path, STAND_IN).splitlines() == [
         "True cuda:1 ()",
         "0 {'cuda:1': {'live': 101, 'cached': 20, 'limit': 0}}",
         "[1, 0]",
+        "False True False [(1, True), 'stream of 1', 0, 1] 0",
     ]
 
 

@@ -57,6 +57,12 @@ TRIES = {
     "dtype of astype": (lambda: X.astype("float33"), DTypeError, ["'float33'"]),
     "dtype int": (lambda: X.astype(3), DTypeError, ["3"]),
     "default dtype": (lambda: tp.set_default_dtype("int8"), DTypeError, ["int8"]),
+    "detach of a number": (lambda: tp.detach(2), ArgumentError, ["detach", "2"]),
+    "shapes of a power": (lambda: tp.asarray([2, 3]) ** tp.asarray([-1, 2, 3]), ShapeError, ["(2,)", "(3,)"]),
+    "shapes of a floating power": (lambda: tp.ones((2, 2)) ** tp.ones((3,)), ShapeError, ["(2, 2)", "(3,)"]),
+    "shapes of a power in place": (lambda: tp.ones((2, 2)).__ipow__(tp.ones((3,))), ShapeError, ["(2, 2)", "(3,)"]),
+    "integers to a negative power": (lambda: tp.asarray([2]) ** tp.asarray([-1]), ArgumentError, ["negative power"]),
+    "size that is a bool": (lambda: tp.zeros((True,)), ArgumentError, ["True", "bool"]),
     "attribute elsewhere": (lambda: X.view, TensorAttributeError, ["'view'", "reshape"]),
     "attribute of the namespace": (lambda: tp.foo, TensorAttributeError, ["'foo'"]),
     # devices and layouts that do not go together
@@ -223,6 +229,44 @@ def registries():
 
 def version(tensor):
     return 0 if tensor._alias is None else tensor._alias.version
+
+
+BIG = {"10**400": 10**400, "-10**400": -(10**400), "10**5000": 10**5000}
+NUMBERED = [
+    (name, i)
+    for name, row in rows.items()
+    if "::" not in name and not row.metas and row.mutates is None and row.dtype is not None
+    for i, p in enumerate(row.operands)
+    if p.number and not name.startswith("bitwise")
+]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "float16", "bfloat16", "float32", "float64", "complex128"])
+@pytest.mark.parametrize("big", BIG)
+def test_numbers_that_no_dtype_holds(dtype, big):
+    number, x = BIG[big], tp.ones((2,), dtype=dtype)
+    for name, i in NUMBERED:
+        row = rows[name]
+        operands = [x == x if p.name == "condition" else x for p in row.operands]
+        operands[i] = number
+        asks = name.startswith(("equal", "not_equal", "less", "greater"))
+        if asks and not x.dtype.gradient:  # an integer that is too large still has an answer
+            assert row.call(*operands).dtype is tp.bool
+        else:
+            with pytest.raises((ScalarRangeError, DTypeError)) as caught:
+                row.call(*operands)
+            assert len(str(caught.value)) < 300
+    for write in (
+        lambda: x.__iadd__(number), lambda: x.__setitem__(0, number), lambda: tp.full((2,), number, dtype=dtype),
+        lambda: tp.full_like(x, number), lambda: tp.arange(number, 2 * number, number, dtype=dtype),
+    ):  # fmt: skip
+        with pytest.raises(ScalarRangeError):
+            write()
+    assert x.tolist() == [1, 1]
+    if x.dtype.gradient:  # a float that is too large is an infinity
+        assert all(
+            np.isinf(v) for v in (x + float("1e400")).tolist() + tp.full((1,), -float("1e400"), dtype=dtype).tolist()
+        )
 
 
 @pytest.mark.parametrize("name", TRIES)

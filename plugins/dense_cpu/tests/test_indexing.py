@@ -228,6 +228,15 @@ def test_adjoints(dtype):
     assert np.sum(np.asarray(back.tolist()) * x) == np.sum(g * want)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "complex64"])
+def test_gradients_of_a_position_named_often_do_not_stall(dtype):
+    n = {"float32": 2**24 + 2**17, "complex64": 2**24 + 2**17}.get(dtype, 2**15)  # the second would be an infinity
+    g = tp.ones((n,), dtype=dtype)
+    out = rows["take_back"].call(g, tp.full((n,), -1), shape=(3,), axis=0)
+    assert out.dtype.name == dtype
+    assert out.tolist() == [0, 0, n]
+
+
 def test_assigning():
     for dtype in ("bool", "int8", "uint16", "float16", "bfloat16", "float32", "complex64"):
         x = tp.zeros((2, 3), dtype=dtype)

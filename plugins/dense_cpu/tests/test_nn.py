@@ -101,6 +101,15 @@ def test_relu(dtype):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
+def test_relu_of_negative_zero_is_zero(dtype):
+    for n in (0, 1, 7, 33, 200):
+        x = tp.full((3 * n,), -0.0, dtype=dtype)
+        for part in (x, x[::2], x[::-3]):
+            assert not np.signbit(nn.relu(part).to(dtype="float64").numpy()).any()
+    assert not np.signbit(nn.relu(tp.asarray(-0.0, dtype=dtype)).item())
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
 def test_relu_back(dtype):
     x = tp.asarray([-1.0, 0.0, -0.0, 2.0, np.nan, np.inf], dtype=dtype)
     g = tp.asarray([4.0, 4.0, 8.0, 4.0, 4.0, np.inf], dtype=dtype)
@@ -159,6 +168,20 @@ def test_conv2d(meta, dtype):
         gx = rows["conv2d_input"].call(tp.asarray(g), tp.asarray(w), input_shape=x.shape, **full)
         gw = rows["conv2d_weight"].call(tp.asarray(g), tp.asarray(x), weight_shape=w.shape, **full)
         np.testing.assert_allclose([np.sum(gx.numpy() * x), np.sum(gw.numpy() * w)], [inner, inner])
+
+
+@pytest.mark.parametrize("sizes", [(0, 2, 3, 4), (2, 0, 3, 4), (2, 2, 0, 4), (2, 2, 3, 0), (0, 0, 0, 0)])
+@pytest.mark.parametrize("outputs", [0, 2])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_conv2d_with_nothing_in_it(sizes, outputs, stride):
+    x, w = tp.ones(sizes).requires_grad_(), tp.ones((outputs, sizes[1], 3, 1)).requires_grad_()
+    out = nn.conv2d(x, w, padding=2, stride=stride)
+    want = loops(np.ones(sizes), np.ones(w.shape), None, (stride, stride), (2, 2), (1, 1), 1)
+    np.testing.assert_array_equal(out.detach().numpy(), want)
+    tp.sum(out).backward()
+    assert (x.grad.shape, w.grad.shape) == (x.shape, w.shape)
+    if sizes[0] * sizes[2] * sizes[3] == 0:
+        assert not w.grad.numpy().any()
 
 
 def test_conv2d_of_no_images_and_mixed_dtypes():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import warnings
 
@@ -147,6 +148,24 @@ def test_other_bad_parameters():
         tp.affine([1.0], axis=0.5)
     with pytest.raises(DTypeError, match="qint8, quint8"):
         tp.affine(1.0, dtype=tp.int8)
+    for dtype in ("qint4", None, float, "float32", 3, [1]):
+        with pytest.raises(DTypeError, match="qint8, quint8") as caught:
+            tp.affine(1.0, dtype=dtype)
+        assert repr(dtype) in str(caught.value)
+    for axis in (True, np.True_, "0", [0]):
+        with pytest.raises(ArgumentError, match="axis must be an int or None"):
+            tp.affine([1.0, 2.0], axis=axis)
+    ragged = [[1.0], [1.0, 2.0]]
+    for bad in (ragged, [1.0, ragged], [1.0, "a"], [None], {}, object()):
+        with pytest.raises(ArgumentError, match="scale must be a real number or one per channel"):
+            tp.affine(bad, axis=0)
+        with pytest.raises(ArgumentError, match="zero_point must be a real number or one per channel"):
+            tp.affine([1.0], bad, axis=0)
+    for scale in (10**400, -(10**400), 10**5000):
+        with pytest.raises(ValueError, match=r"the scale is -?2\*\*"):
+            tp.affine(scale)
+        with pytest.raises(ScalarRangeError, match=r"the zero point is -?2\*\*"):
+            tp.affine(1.0, scale)
     x = tp.ones((2, 3))
     with pytest.raises(ShapeError, match=r"2 channels along axis 1, and shape .* has 3"):
         tp.quantize(x, tp.affine([1.0, 2.0], axis=1))
@@ -178,6 +197,21 @@ def test_quantizers_are_values():
     assert pickle.loads(pickle.dumps(c)) == c
     with pytest.raises(AttributeError, match="immutable"):
         a.axis = 1
+
+
+@pytest.mark.parametrize("dtype", RANGES, ids=str)
+def test_tensors_pickle_and_copy_with_their_quantizer(dtype):
+    x = tp.asarray([[0.0, 0.5, 1.0], [2.0, 3.0, 4.0]])
+    for q in (
+        tp.quantize(x, tp.affine(0.5, 3, dtype)),
+        tp.quantize(x, tp.affine([0.5, 0.25, 1.0], [1, 2, 3], dtype, axis=1)).T,
+        tp.quantize(x, tp.affine([0.5, 0.25], dtype=dtype, axis=0))[0],
+    ):
+        for other in (*[pickle.loads(pickle.dumps(q, p)) for p in range(2, 6)], copy.deepcopy(q), copy.copy(q)):
+            assert (other.dtype, other.shape, other.quantizer) == (q.dtype, q.shape, q.quantizer)
+            assert other.int_repr().tolist() == q.int_repr().tolist()
+            assert not tp.shares_memory(other, q)
+    assert pickle.loads(pickle.dumps(q.detach().requires_grad_())).requires_grad
 
 
 # In and out -----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 
 import tripoint as tp
-from tripoint.errors import DTypeError, IndexingError, LayoutError, NoKernelError, ShapeError
+from tripoint.errors import DTypeError, IndexingError, LayoutError, NoKernelError, ScalarRangeError, ShapeError
 from tripoint.plugin import Pattern, Registry, payload, primitive, resolve
 from tripoint.schema import rows
 from tripoint_sparse_coo._coo import COO, is_canonical
@@ -76,6 +76,64 @@ def test_matmul_takes_views():
     np.testing.assert_array_equal((x.T @ s).numpy(), b[:, ::2].T @ a)
 
 
+@pytest.mark.parametrize("dtype", [tp.float32, tp.bfloat16], ids=str)
+def test_long_sums_do_not_stall(dtype):
+    n = 2**24 + 2**17  # which both dtypes hold
+    s = tp.sparse.coo_trusted(
+        np.stack([np.zeros(n, np.int64), np.arange(n)]), tp.ones((n,), dtype=dtype), (1, n), canonical=True
+    )
+    t, d = s.T, tp.ones((n,), dtype=dtype)
+    for product in (s @ d, s @ tp.reshape(d, (n, 1)), d @ t, tp.reshape(d, (1, n)) @ t, (s @ t).values):
+        assert product.dtype is dtype
+        np.testing.assert_array_equal(product.to(dtype=tp.complex128).tolist(), np.full(product.shape, n))
+
+
+def test_long_sums_are_as_precise_as_those_of_rows_of_a_thousand():
+    rng = np.random.default_rng(0)
+    a, b = rng.random((5, 9000), np.float32), rng.random((9000, 3), np.float32)
+    a[1], a[3, 100:], a[4, 1030:] = 0, 0, 0  # empty, short and just longer than one piece
+    s = tp.asarray(a).to(layout="sparse_coo")
+    exact = a.astype(np.float64) @ b
+    for got in (
+        s @ tp.asarray(b),
+        (tp.asarray(b.T.copy()) @ s.T).T,
+        tp.stack([s @ tp.asarray(c) for c in b.T], axis=1),
+    ):
+        np.testing.assert_allclose(got.numpy(), exact, rtol=5e-6)
+    for other, near in ((tp.complex64, 5e-6), (tp.float64, 1e-13), (tp.complex128, 1e-13)):
+        got = s.to(dtype=other) @ tp.asarray(b).to(dtype=other)
+        np.testing.assert_allclose(got.numpy(), exact, rtol=near)
+    whole = tp.asarray(np.arange(18000).reshape(2, 9000) % 7)
+    assert (whole.to(layout="sparse_coo") @ whole.T).tolist() == (whole @ whole.T).tolist()
+
+
+def test_a_gradient_of_many_terms_does_not_stall():
+    n = 2**24 + 1024
+    s = tp.asarray([[2.0]]).to(layout="sparse_coo").requires_grad_()
+    tp.sum(s @ tp.ones((1, n))).backward()
+    assert s.grad.values.tolist() == [float(n)]
+
+
+def test_an_infinite_result_of_half_precision_is_silent():
+    s = tp.asarray([[300.0, 300.0]], dtype=tp.float16).to(layout="sparse_coo")
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        assert (s @ tp.full((2, 1), 300.0, dtype=tp.float16)).tolist() == [[np.inf]]
+        assert (s @ s.T).values.tolist() == [np.inf]
+        assert (tp.full((1, 1), 300.0, dtype=tp.float16) @ (s * 300.0)).tolist() == [[np.inf, np.inf]]
+
+
+def test_what_would_move_the_strided_operand_is_refused():
+    d, s = tp.ones((2, 3)), tp.ones((2, 3)).to(layout="sparse_coo")
+    with pytest.raises(
+        LayoutError, match=r"multiply_ would move x1 from cpu.strided.float32 to cpu.sparse_coo.float32"
+    ):
+        d *= s
+    assert d.tolist() == [[1.0] * 3] * 2
+    d += s
+    assert (d.layout.name, d.tolist()) == ("strided", [[2.0] * 3] * 2)
+
+
 def test_matmul_refuses():
     s, _ = messy((3, 4), 0)
     with pytest.raises(ShapeError, match="inner sizes 4 and 3"):
@@ -135,6 +193,23 @@ def test_scalars():
     assert (2.5 * s).dtype is tp.float32
     np.testing.assert_array_equal(dense(2.5 * s), a * 2.5)
     np.testing.assert_array_equal(dense(s * 1j), a * 1j)
+
+
+@pytest.mark.parametrize("dtype", [*REAL, tp.complex64], ids=str)
+def test_scalars_of_every_dtype_are_those_of_dense_tensors(dtype):
+    d = tp.asarray([[0, 1], [2, 0]]).to(dtype=dtype)
+    s = d.to(layout="sparse_coo")
+    for c in (2, 2.5, True, 1e400, float("nan"), 10**400, -(10**400), 2**64, 1e30):
+        try:
+            want = d * c
+        except ScalarRangeError:
+            for product in (lambda c=c: s * c, lambda c=c: c * s):
+                with pytest.raises(ScalarRangeError, match="Python number"):
+                    product()
+            continue
+        for got in (s * c, c * s):
+            assert got.dtype is want.dtype
+            np.testing.assert_array_equal(got.values.tolist(), [want.tolist()[0][1], want.tolist()[1][0]])
 
 
 # B12, B19 -------------------------------------------------------------------------------------------------------------

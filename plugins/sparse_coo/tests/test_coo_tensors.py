@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -168,12 +171,121 @@ def test_validation_names_dimension_and_value():
         tp.sparse.coo([[0]], tp.asarray([1.0]).requires_grad_(), (3,))
 
 
-def test_trusted_construction_does_not_crash_on_wrong_indices():
-    s = tp.sparse.coo_trusted([[0, 9]], [1.0, 2.0], (3,))
-    assert not s.is_canonical
-    with pytest.raises(IndexError):
-        s.to(layout="strided")
-    assert tp.sparse.coo_trusted([[0, 2]], [1.0, 2.0], (3,), canonical=True).is_canonical
+def test_positions_of_more_than_64_bits_are_named():
+    for bad in (2**70, -(2**70), 10**400):
+        with pytest.raises(IndexingError, match=r"of entry 1 in dimension 0 \(size 3\)") as caught:
+            tp.sparse.coo([[0, bad]], [1.0, 2.0], (3,))
+        assert ("2**1328" if bad == 10**400 else str(bad)) in str(caught.value)
+        with pytest.raises(IndexingError, match="of entry 1"):
+            tp.sparse.coo_trusted([[0, bad]], [1.0, 2.0], (3,))
+    with pytest.raises(IndexingError, match=str(2**63)):
+        tp.sparse.coo([[2**63], [-1]], [1.0], (3, 3))  # which NumPy alone would read as floats
+    with pytest.raises(DTypeError, match="object"):
+        tp.sparse.coo([[None]], [1.0], (3,))
+    with pytest.raises(DTypeError, match="object"):
+        tp.sparse.coo(np.array([[2**70]], object), [1.0], (3,))
+
+
+@pytest.mark.parametrize("make", [tp.sparse.coo, tp.sparse.coo_trusted])
+def test_what_needs_no_look_at_the_positions_is_checked_always(make):
+    for size in (True, np.True_):
+        with pytest.raises(ArgumentError, match="bool"):
+            make([[0]], [1.0], (size,))
+    with pytest.raises(ShapeError, match=r"need \(2, 1\)"):
+        make([[0]], [1.0], (3, 3))
+    with pytest.raises(ShapeError, match="one axis"):
+        make([[0]], [[1.0]], (3,))
+    with pytest.raises(ShapeError, match="-3"):
+        make([[0]], [1.0], (-3,))
+    for floats in (np.zeros((2, 0)), tp.zeros((2, 0)), np.zeros((2, 1))):
+        with pytest.raises(DTypeError, match="float"):
+            make(floats, [0.0] * floats.shape[1], (3, 3))
+    for empty in ([], [[], []], np.zeros((2, 0), np.int8), tp.zeros((2, 0), dtype=tp.int32)):
+        assert make(empty, [], (3, 3)).indices.shape == (2, 0)
+    with pytest.raises(DTypeError, match="qint8"):
+        make([[0]], tp.quantize(tp.ones(1), tp.affine(1.0)), (3,))
+    with pytest.raises(AutogradError, match="detach"):
+        make([[0]], tp.asarray([1.0]).requires_grad_(), (3,))
+
+
+def test_trusted_construction_shares_the_arrays_and_leaves_them_writable():
+    indices, values = np.array([[0, 2]]), np.array([1.0, 2.0], np.float32)
+    s = tp.sparse.coo_trusted(indices, values, (3,))
+    assert np.shares_memory(payload(s).indices, indices)
+    assert np.shares_memory(payload(s).values, values)
+    assert indices.flags.writeable
+    assert values.flags.writeable
+    assert s.values.readonly
+    assert tp.sparse.coo_trusted(indices, values, (3,), canonical=True).is_canonical
+
+
+#: (indices, canonical as they are said to be) of tensors of shape (2, 3): outside of it, or not canonical.
+WRONG = [
+    ([[0], [10**9]], False), ([[0], [-1]], False), ([[0], [-(10**9)]], False), ([[10**9], [0]], False), ([[-1], [0]], True),
+    ([[2**62], [2**62]], False), ([[-(2**63)], [0]], False), ([[0, 0], [5, 1]], True), ([[1, 0], [2, 0]], True),
+    ([[0, 0, 0], [0, 0, 0]], True), ([[1, 1, 0, 0], [2, 2, 1, 1]], True),
+]  # fmt: skip
+COLUMN, ROW = tp.asarray([[1.0, 2.0]] * 3), tp.asarray([[1.0, 2.0, 3.0]] * 2)
+RIGHT = tp.sparse.coo([[0, 1, 1], [2, 0, 2]], [1.0, 2.0, 3.0], (2, 3))
+USES = {
+    "s @ d": lambda s: s @ COLUMN, "d @ s": lambda s: COLUMN @ s, "s @ v": lambda s: s @ COLUMN[:, 0],
+    "v @ s": lambda s: COLUMN[0] @ s, "s @ s": lambda s: s @ RIGHT.T, "s @ s too": lambda s: RIGHT @ s.T,
+    "s * d": lambda s: s * ROW, "s * row": lambda s: s * ROW[0], "s * column": lambda s: s * ROW[:, :1],
+    "s * s": lambda s: s * RIGHT, "s * s too": lambda s: RIGHT * s, "s * c": lambda s: s * 2, "s + s": lambda s: s + RIGHT,
+    "s - s": lambda s: RIGHT - s, "s + d": lambda s: s + ROW, "d - s": lambda s: ROW - s, "-s": lambda s: -s,
+    "sqrt": tp.sqrt, "row": lambda s: s[0], "element": lambda s: s[1, 2], "reversed": lambda s: s[:, ::-1],
+    "new axis": lambda s: s[None], "rows": lambda s: s[[0, 1, 1]], "columns": lambda s: tp.take(s, tp.asarray([2, 2]), axis=1),
+    "T": lambda s: s.T, "copy": lambda s: s.copy(), "astype": lambda s: s.astype(tp.float64), "sum": tp.sum,
+    "sum of rows": lambda s: tp.sum(s, axis=1), "mean": lambda s: tp.mean(s, axis=0), "max": lambda s: tp.max(s, axis=0),
+    "min": tp.min, "coalesce": tp.sparse.coalesce, "list": lambda s: s.tolist(), "repr": repr,
+}  # fmt: skip
+SLOPES = {name: use for name, use in USES.items() if name not in ("max", "min", "list", "repr", "astype", "coalesce")}
+
+
+def differentiated(use, s):
+    out = use(s.requires_grad_())
+    out = out if out.layout.name == "strided" else tp.sum(out)
+    tp.sum(tp.square(out)).backward()
+    return s.grad
+
+
+@pytest.mark.parametrize("wrong", range(len(WRONG)))
+def test_wrong_positions_that_were_trusted_give_a_wrong_result_or_an_error_of_ours(wrong):
+    indices, canonical = WRONG[wrong]
+    uses = {**USES, **{f"slope of {n}": lambda s, use=use: differentiated(use, s) for n, use in SLOPES.items()}}
+    seen = set()
+    for use in uses.values():
+        s = tp.sparse.coo_trusted(indices, [1.0] * len(indices[0]), (2, 3), canonical=canonical)
+        try:
+            out = use(s)
+            if isinstance(out, tp.Tensor):
+                repr(out)
+                out.tolist()
+            seen.add("result")
+        except IndexingError:  # every other error, NumPy's and SciPy's too, fails the test
+            seen.add("error")
+    outside = any(not 0 <= i < size for row, size in zip(indices, (2, 3), strict=True) for i in row)
+    assert seen == ({"result", "error"} if outside else {"result"})
+
+
+def test_compiled_products_never_see_a_position_outside():
+    """In a process of its own: reading there would end it."""
+    program = """
+import tripoint as tp
+for bad in (10**9, -1, -10**9, 2**40):
+    for indices in ([[0], [bad]], [[bad], [0]]):
+        s = tp.sparse.coo_trusted(indices, [1.0], (2, 3))
+        for product in (lambda: s @ tp.ones((3, 2)), lambda: tp.ones((2, 2)) @ s, lambda: s @ tp.ones((3,)), lambda: s @ s.T):
+            try:
+                product()
+            except IndexError as error:
+                assert str(bad) in str(error), error
+            else:
+                raise SystemExit("no error")
+print("alive")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout.strip()) == (0, "alive"), done.stderr
 
 
 def test_parts_are_copied_and_read_only():
@@ -234,6 +346,25 @@ def test_copy_shares_nothing():
     assert tp.shares_memory(s, s * 1.0)  # the positions
     assert not tp.shares_memory(s, s.copy())
     assert s.copy().is_canonical
+
+
+def test_tensors_pickle_and_copy_with_what_they_store():
+    for s in (
+        tp.sparse.coo([[1, 0, 1], [0, 2, 0]], [1.0, 0.0, 2.0], (2, 3)),
+        tp.zeros((0, 3), layout="sparse_coo", dtype=tp.int8),
+        tp.asarray([[0.0, 2.0]], dtype=tp.bfloat16).to(layout="sparse_coo"),
+    ):
+        for other in (*[pickle.loads(pickle.dumps(s, p)) for p in range(2, 6)], copy.deepcopy(s)):
+            assert (other.layout, other.dtype, other.shape) == (s.layout, s.dtype, s.shape)
+            assert (other.nnz, other.is_canonical) == (s.nnz, s.is_canonical)
+            assert other.indices.tolist() == s.indices.tolist()
+            assert other.values.tolist() == s.values.tolist()
+            assert not tp.shares_memory(other, s)
+            assert other.values.readonly
+    leaf = tp.zeros((2,), layout="sparse_coo").requires_grad_()
+    assert pickle.loads(pickle.dumps(leaf)).requires_grad
+    with pytest.raises(AutogradError, match="detach"):
+        pickle.dumps(leaf * 2)
 
 
 def test_payloads_pickle():

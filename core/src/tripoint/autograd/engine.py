@@ -12,6 +12,7 @@ from typing import Any
 from tripoint.autograd.node import Leaf
 from tripoint.dispatcher.plan import refresh
 from tripoint.errors import ArgumentError, AutogradError, ReadOnlyError, ShapeError
+from tripoint.kernels import find_point
 from tripoint.keys import Key
 from tripoint.layouts import strided
 from tripoint.modes import DEFAULT, current
@@ -66,11 +67,15 @@ def _seed(tensor: Tensor, gradient: Tensor | None, create_graph: bool) -> Tensor
         )
     if gradient is None:
         if tensor._payload.shape == () and not create_graph:
-            # Nobody keeps a seed, so one per key serves every backward; one that a derivative wrote into is replaced.
+            # Nobody keeps a seed, so one per key serves every backward; one that a derivative wrote into is replaced. Where
+            # memory is counted, it is given back.
             key = key.base
             seed = _seeds.get(key)
             if seed is None or (seed._alias is not None and seed._alias.version):
-                seed = _seeds[key] = _ones(tensor)
+                seed = _ones(tensor)
+                point = find_point(key)
+                if point is None or point.allocator is None:
+                    _seeds[key] = seed
             return seed
         if tensor.size != 1:
             raise AutogradError(

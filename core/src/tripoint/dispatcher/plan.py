@@ -14,7 +14,7 @@ from tripoint import kernels
 from tripoint.dispatcher.detour import fallen, forbidding
 from tripoint.dispatcher.layer import modes_below
 from tripoint.dispatcher.resolve import Resolution, assign_kernel
-from tripoint.dispatcher.steps import caster, filler, step
+from tripoint.dispatcher.steps import caster, coerced, filler, step
 from tripoint.errors import (
     AutogradError,
     NoKernelError,
@@ -306,8 +306,8 @@ def _hooked(res: Resolution, first: bool) -> Plan:
     found = [kernels.find_point(k) if k.is_tensor else None for k in res.keys]
     into: list[Any] = []
     for point, dense in zip(found, inner_res.keys, strict=True):
-        usable = point is not None and point.cheap and point.to_strided is not None
-        into.append((point.to_strided, dense) if point is not None and usable else None)
+        hook = point.to_strided if point is not None and point.cheap else None
+        into.append((coerced(hook, dense), dense) if hook is not None else None)
     row, count, forbids = res.row, len(res.row.operands), forbidding(res)
     back: Any = None
     if res.out is not None and inner_res.out is not res.out:
@@ -519,7 +519,10 @@ def recover(res: Resolution, error: Exception, values: tuple[Any, ...], run: Cal
             return None
         with point.quiet():
             return run(*values)
-    raise failed(res, error, values) from None
+    try:
+        raise failed(res, error, values) from None
+    finally:
+        del error  # or this frame and the exception hold one another, and with them the memory of the operands
 
 
 def failed(res: Resolution, error: Exception, values: tuple[Any, ...]) -> Exception:

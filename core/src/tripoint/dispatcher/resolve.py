@@ -26,6 +26,7 @@ from tripoint.kernels import Kernel, Origin, Point
 from tripoint.keys import ABSENT, Key, intern
 from tripoint.layouts import LayoutSpec, strided
 from tripoint.modes import Mode
+from tripoint.rules import check_conversion
 from tripoint.schema import Row, rows
 
 __all__ = ["Resolution", "resolve"]
@@ -294,11 +295,10 @@ def _scalar_dtype(scalar: Key, wanted: DType | None, full_at: Key) -> DType:
 def _out(res: Resolution, kernel: Kernel, keys: tuple[Key, ...], result: DType | None) -> Key:
     tensors = [k for k in keys if k.is_tensor]
     if kernel.out is not None:
-        made = kernel.out(keys)
+        place = getattr(kernel.out, "by_rule", None)
+        made = kernel.out(keys) if place is None or result is None else place(keys).replace(dtype=result)
         if not isinstance(made, Key):
             raise RegistrationError(f"{kernel.origin}: out= must give a key, not {made!r}")
-        if result is not None and getattr(kernel.out, "by_rule", False):
-            made = made.replace(dtype=result)
         return made.base
     first = tensors[0]
     if any(k.device is not first.device for k in tensors):  # of one type: a pattern names no index
@@ -309,8 +309,17 @@ def _out(res: Resolution, kernel: Kernel, keys: tuple[Key, ...], result: DType |
             f"here it was called on {', '.join(k.name for k in tensors)}"
         )
     if result is None:
-        raise RegistrationError(f"{kernel.origin}: a kernel on the opaque dtype {first.dtype} states out=")
+        why = (
+            f"on the opaque dtype {first.dtype}"
+            if res.row.dtype is not None
+            else f"of {res.row.name}, which has no dtype rule,"
+        )
+        raise RegistrationError(f"{kernel.origin}: a kernel {why} states out=")
     return first.replace(dtype=result)
+
+
+#: kinds of operators that give one element for each; where all tensors have one layout, the result has it too.
+_PER_ELEMENT = ("elementwise", "select")
 
 
 def _hooks(res: Resolution, keyed: dict[str, Any]) -> Resolution | None:
@@ -329,12 +338,14 @@ def _hooks(res: Resolution, keyed: dict[str, Any]) -> Resolution | None:
         inner = _backend(inner, keyed, hooked=True)
     except NoKernelError:
         return None
+    if inner.how == "decomposition" and row.kind in (*_PER_ELEMENT, "creation"):
+        return None  # its parts keep the layout: they go through the hooks one by one, or name it
     out = Resolution(row, res.mode, res.keys, res.slots)
     out.how, out.inner, out.target, out.spec = "hooks", inner, res.target, res.spec
     out.candidates, out.matched = res.candidates, res.matched
     tensors = [k for k in res.keys if k.is_tensor]
     back = (
-        row.kind == "elementwise"
+        row.kind in _PER_ELEMENT
         and all(k.layout is tensors[0].layout and k.dtype.is_plain for k in tensors)
         and inner.out is not None
     )
@@ -366,12 +377,14 @@ def _inplace(
             return res
     res.casts = (None,) * len(res.keys)
     inner = res.inner = _backend(Resolution(functional, res.mode, res.keys, res.slots), keyed)
-    if point.frozen:
-        if inner.out is not None and inner.out.replace(dtype=x1.dtype) is not x1:
-            raise LayoutError(
-                f"{row.name} would move {row.operands[0].name} from {x1} to {inner.out}; write x = {functional.name}(x, ...)"
-            )
-    elif inner.out is None or not _assignable(x1, inner.out):
+    stays = inner.out is None or (
+        inner.out.replace(dtype=x1.dtype) is x1 if point.frozen else inner.out.layout is x1.layout
+    )
+    if not stays:
+        raise LayoutError(
+            f"{row.name} would move {row.operands[0].name} from {x1} to {inner.out}; write x = {functional.name}(x, ...)"
+        )
+    if not point.frozen and (inner.out is None or not _assignable(x1, inner.out)):
         raise _missing(res)
     return res
 
@@ -393,6 +406,7 @@ def _conversion(res: Resolution, keyed: dict[str, Any]) -> Resolution:
     """Plan ``to`` and ``astype`` over keys: one kernel, or at most three steps by way of strided and plain points."""
     source, target = res.keys[0], res.target
     assert target is not None
+    check_conversion(source.dtype, target.dtype)
     if source is target and res.spec is None:
         res.out = target
         if not keyed.get("copy"):

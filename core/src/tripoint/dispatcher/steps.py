@@ -51,7 +51,21 @@ def step(kernel: kernels.Kernel, target: Key, spec: Any, non_blocking: bool = Fa
             with quiet():
                 return fn(p, **extra)
 
-    return run
+    return coerced(run, target)
+
+
+def coerced(fn: Callable[[Any], Any], key: Key) -> Callable[[Any], Any]:
+    """``fn``, which makes payloads of ``key``, with what is of another class (NumPy's scalars) made one by that point."""
+    point = kernels.find_point(key)
+    if point is None or point.coerce is None:
+        return fn
+    payload, coerce = point.payload, point.coerce
+
+    def made(p: Any) -> Any:
+        out = fn(p)
+        return out if type(out) is payload else coerce(out)
+
+    return made
 
 
 def filler(key: Key) -> Callable[[Any], Any]:

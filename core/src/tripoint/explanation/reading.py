@@ -196,4 +196,6 @@ def _allocator(res: Resolution) -> str:
     if views and row.aliases == "always":
         return f"none: a view of {first}"
     own = f"unmanaged: the library of {kernel.origin.provider} allocates and counts it"
+    if res.point is not None and res.point.allocator is not None:
+        own = f"of the allocator that {res.point.origin.provider} brings for {res.point.pattern.device}, and counted by it"
     return f"none if it can be a view of {first}, else {own}" if views else own

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tripoint import rules
+from tripoint import kernels, rules
 from tripoint.devices import Device
 from tripoint.dispatcher.declare import primitive
 from tripoint.dtypes import DType
+from tripoint.errors import ArgumentError, shown
 from tripoint.layouts import Layout, LayoutSpec
 from tripoint.storage import record_of
 from tripoint.tensor import Tensor, wrap
@@ -68,8 +69,23 @@ def to_text(x: Tensor, /) -> str:
     """The elements as text for printing, abbreviated when there are many."""
 
 
+def layout_of(x: Tensor) -> Layout | LayoutSpec:
+    """The layout of ``x``, with the parameters that its payload has."""
+    point = kernels.find_point(x._key)
+    if point is None or point.spec is None or not isinstance(x._payload, point.payload):  # of an explanation, a shape
+        return x._key.layout
+    return point.spec(x._payload)
+
+
 def detach(x: Tensor) -> Tensor:
-    """An alias of ``x`` that is not recorded. It shares memory and the version counter."""
-    out = wrap(x._key.base, x._payload)
+    """An alias of ``x`` that is not recorded. It shares memory and the version counter.
+
+    Raises:
+        ArgumentError: ``x`` is no tensor.
+    """
+    try:
+        out = wrap(x._key.base, x._payload)
+    except AttributeError:
+        raise ArgumentError(f"detach takes a tensor, not {shown(x)}; only tensors are recorded") from None
     out._alias = record_of(x)
     return out

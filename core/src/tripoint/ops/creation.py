@@ -17,7 +17,7 @@ from tripoint.errors import AliasError, ArgumentError, AutogradError, DTypeError
 from tripoint.kernels import row_of
 from tripoint.keys import SCALARS
 from tripoint.layouts import Layout, LayoutSpec
-from tripoint.ops.conversion import to
+from tripoint.ops.conversion import layout_of, to
 from tripoint.tensor import Scalar, Tensor
 
 Shape = int | Sequence[int]
@@ -55,7 +55,12 @@ def ones(shape: Shape, *, dtype: What = None, device: Place = None, layout: How 
     """A tensor of ones."""
 
 
-@primitive(name="full", minimal=True, **_NEW)
+def _bind_full(shapes: Any, shape: Any, fill_value: Any, dtype: Any, *rest: Any) -> tuple[Any, ...]:
+    rules.check_number(fill_value, dt.Defaults.floating if dtype is None else as_dtype(dtype))
+    return (rules.check_shape(shape), fill_value, dtype, *rest)
+
+
+@primitive(name="full", minimal=True, **{**_NEW, "bind": _bind_full})
 def _full(shape: Shape, *, fill_value: Scalar, dtype: What = None, device: Place = None, layout: How = None) -> Tensor:
     """A tensor of one value."""
 
@@ -136,28 +141,28 @@ def _real(v: Any) -> float:
     return float(v) if isinstance(v, float) else index(v)
 
 
-@composite
+@composite(kind="creation")
 def zeros_like(x: Tensor, /, *, dtype: What = None, device: Place = None) -> Tensor:
     """Zeros of the shape, device, layout and (plain) dtype of ``x``."""
-    return zeros(x.shape, dtype=dtype or x.dtype.plain, device=device or x.device, layout=x.layout)
+    return zeros(x.shape, dtype=dtype or x.dtype.plain, device=device or x.device, layout=layout_of(x))
 
 
-@composite
+@composite(kind="creation")
 def ones_like(x: Tensor, /, *, dtype: What = None, device: Place = None) -> Tensor:
     """Ones of the shape, device, layout and (plain) dtype of ``x``."""
-    return ones(x.shape, dtype=dtype or x.dtype.plain, device=device or x.device, layout=x.layout)
+    return ones(x.shape, dtype=dtype or x.dtype.plain, device=device or x.device, layout=layout_of(x))
 
 
-@composite
+@composite(kind="creation")
 def empty_like(x: Tensor, /, *, dtype: What = None, device: Place = None) -> Tensor:
     """A tensor of the shape, device, layout and (plain) dtype of ``x``, with arbitrary elements."""
-    return empty(x.shape, dtype=dtype or x.dtype.plain, device=device or x.device, layout=x.layout)
+    return empty(x.shape, dtype=dtype or x.dtype.plain, device=device or x.device, layout=layout_of(x))
 
 
-@composite
+@composite(kind="creation")
 def full_like(x: Tensor, /, fill_value: Scalar, *, dtype: What = None, device: Place = None) -> Tensor:
     """One value in the shape, device, layout and (plain) dtype of ``x``."""
-    return full(x.shape, fill_value, dtype=dtype or x.dtype.plain, device=device or x.device, layout=x.layout)
+    return full(x.shape, fill_value, dtype=dtype or x.dtype.plain, device=device or x.device, layout=layout_of(x))
 
 
 def _data_shape(shapes: Any, *, data: Any, **meta: Any) -> Any:
@@ -227,8 +232,8 @@ def asarray(
     wanted = made or found
     if copy is False and wanted is not found:
         raise AliasError(f"asarray: converting {found} to {wanted} needs a copy, and copy=False forbids it")
-    if not wanted.is_plain:
-        raise DTypeError(f"{wanted} has parameters that asarray cannot guess; make a plain tensor, then quantize it")
+    if not wanted.is_plain:  # by its own conversion, which says so where the dtype has parameters
+        return to(asarray(obj, dtype=wanted.plain, device=device), dtype=wanted, layout=layout)
     try:
         return from_data(data=obj, copy=copy, dtype=wanted, device=device, layout=layout)
     except NoKernelError:

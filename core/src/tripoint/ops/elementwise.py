@@ -203,7 +203,7 @@ def where(condition: Tensor, x1: Operand, x2: Operand, /) -> Tensor:
     """
 
 
-@composite
+@composite(kind="elementwise")
 def positive(x: Tensor, /) -> Tensor:
     """``+x``: a copy."""
     from tripoint.ops.conversion import copy
@@ -211,7 +211,7 @@ def positive(x: Tensor, /) -> Tensor:
     return copy(x)
 
 
-@composite
+@composite(kind="elementwise")
 def clip(x: Tensor, /, min: float | None = None, max: float | None = None) -> Tensor:
     """``x`` limited to ``min .. max``; NaN stays NaN. At an edge the gradient is halved, as `maximum` says."""
     if min is not None:
@@ -227,13 +227,13 @@ def multiply_back(g: Tensor, slope: Tensor, /) -> Tensor:
 
     So what `where` did not choose gets the gradient 0 however it was computed, as in ``where(x > 0, log(x), 0)`` at 0.
     """
-    return where(equal(g, 0), 0.0, multiply(g, slope))
+    return where(equal(g, 0), 0, multiply(g, slope))
 
 
 @composite(dtype=rules.promoted(dt.numeric), shape=rules.broadcast, kind="elementwise")
 def divide_back(g: Tensor, x: Tensor, /) -> Tensor:
     """``g / x`` for a gradient ``g``: 0 where ``g`` is 0, as `multiply_back`."""
-    return where(equal(g, 0), 0.0, divide(g, x))
+    return where(equal(g, 0), 0, divide(g, x))
 
 
 add_ = inplace(add)

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tripoint import kernels
+from tripoint import kernels, plugins
 from tripoint.devices import Device, cpu
 from tripoint.dispatcher.declare import dunder
-from tripoint.dtypes import DType
-from tripoint.errors import AliasError, ArgumentError, AutogradError, LayoutError, NotBuiltYetError, ShapeError
+from tripoint.dtypes import DType, as_dtype
+from tripoint.errors import (
+    AliasError,
+    ArgumentError,
+    AutogradError,
+    LayoutError,
+    ShapeError,
+    TripointError,
+)
+from tripoint.keys import intern
 from tripoint.layouts import Layout, LayoutSpec
 from tripoint.ops import conversion, creation, elementwise, indexing, linalg, manipulation, reductions
 from tripoint.storage import Storage
-from tripoint.tensor import Operand, Tensor
+from tripoint.tensor import Operand, Tensor, wrap
 
 _BINARY: dict[str, Any] = {
     "add": elementwise.add,
@@ -101,13 +109,13 @@ def to(
     """This tensor on another device, layout or dtype; what is not named stays.
 
     Args:
-        target: a device, a dtype, a layout, or a tensor whose point to take.
+        target: a device, a dtype, a layout, or a tensor whose point to take, with the parameters of its layout.
 
     Raises:
         AliasError, DTypeError, NoKernelError, DeviceError, LayoutError: as `tripoint.to`.
     """
     if isinstance(target, Tensor):
-        device, layout, dtype = device or target.device, layout or target.layout, dtype or target.dtype
+        device, layout, dtype = device or target.device, layout or _layout_like(target, self), dtype or target.dtype
     elif isinstance(target, DType):
         dtype = dtype or target
     elif isinstance(target, (Layout, LayoutSpec)):
@@ -119,6 +127,12 @@ def to(
             f"to takes a device, a dtype, a layout or a tensor, not {target!r}; name it: dtype={target!r}"
         )
     return conversion.to(self, device=device, layout=layout, dtype=dtype, copy=copy, non_blocking=non_blocking)
+
+
+def _layout_like(target: Tensor, x: Tensor) -> Layout | LayoutSpec:
+    """The layout of ``target`` with its parameters; without them where ``x`` is there and has the same."""
+    wanted = conversion.layout_of(target)
+    return target.layout if x.device is target.device and conversion.layout_of(x) == wanted else wanted
 
 
 def item(self: Tensor) -> Any:
@@ -294,15 +308,32 @@ def represent(self: Tensor) -> str:
         tail.append(point.summary(self._payload))
     if self.requires_grad:
         tail.append("requires_grad=True")
-    row = kernels.row_of(conversion.to_text)
-    from tripoint.dispatcher.resolve import kernel_for
+    try:
+        body = _text(self) if str(key.device) != "meta" else None
+    except TripointError as error:  # a device that is lost, or a result that its device could not compute
+        return f"tensor(shape={self.shape}, {', '.join(tail)}, unreadable: {error})"
+    if body is None:
+        return f"tensor(shape={self.shape}, {', '.join(tail)})"
+    pad = "\n" + " " * len("tensor(")
+    return f"tensor({body.replace(chr(10), pad)}, {', '.join(tail)})"
 
-    kernel = kernel_for(row, (key,)) if str(key.device) != "meta" else None
+
+def _text(self: Tensor) -> str | None:
+    """The elements as text, written where they are; or on the CPU, from a device that does not write; ``None``: nowhere."""
+    from tripoint.dispatcher.resolve import kernel_for, path
+
+    row, key = kernels.row_of(conversion.to_text), self._key.base
+    kernel = kernel_for(row, (key,))
     if kernel is not None:
-        body = kernel.fn(self._payload)
-        pad = "\n" + " " * len("tensor(")
-        return f"tensor({body.replace(chr(10), pad)}, {', '.join(tail)})"
-    return f"tensor(shape={self.shape}, {', '.join(tail)})"
+        return kernel.fn(self._payload)  # type: ignore[no-any-return]
+    if key.layout.name != "strided" or not key.dtype.is_plain:  # which may be large when it is strided and plain
+        return None
+    host = key.replace(device=cpu)
+    if path(key, host) is not None and kernel_for(row, (host,)) is not None:
+        return _text(_host(self))
+    if self.size <= 1000 and kernel_for(kernels.row_of(conversion.to_list), (key,)) is not None:
+        return str(tolist(self))
+    return None
 
 
 def as_format(self: Tensor, spec: str) -> str:
@@ -327,21 +358,31 @@ def _unpickled(data: Any, device: str, layout: str, dtype: str, wanted: bool = F
     return out.requires_grad_() if wanted else out
 
 
+def _rewrapped(payload: Any, device: str, layout: str, dtype: str, wanted: bool) -> Tensor:
+    key = intern(cpu, plugins.find_layout(layout), as_dtype(dtype))
+    plugins.require(key)
+    out = conversion.to(wrap(key, payload), device=device)
+    return out.requires_grad_() if wanted else out
+
+
 def reduce(self: Tensor, protocol: int) -> Any:
-    """Pickle strided tensors on the CPU by their NumPy array. That gradients are wanted is kept, the gradient is not.
+    """Pickle strided tensors of plain dtypes by a NumPy array, others by their payload on the CPU, with the names of their
+    device, layout and dtype: there they will be made again.
+
+    That gradients are wanted is kept, the gradient is not.
 
     Raises:
         AutogradError: the tensor was computed from recorded ones, which a pickle cannot hold.
-        NotBuiltYetError: any other point.
     """
     if not self.is_leaf:
         raise AutogradError(
             "a tensor that was computed from recorded ones cannot be pickled or deep-copied; detach() it"
         )
     key = self._key.base
-    if key.layout.name != "strided" or not key.dtype.is_plain or key.device.type != "cpu":
-        raise NotBuiltYetError(f"pickling a tensor on {key} is planned; convert it to cpu.strided first")
-    return _unpickled, (numpy(self), "cpu", "strided", key.dtype.name, self.requires_grad)
+    names = (str(key.device), key.layout.name, key.dtype.name)
+    if key.layout.name == "strided" and key.dtype.is_plain:
+        return _unpickled, (numpy(_host(self)), *names, self.requires_grad)
+    return _rewrapped, (conversion.to(self.detach(), device="cpu")._payload, *names, self.requires_grad)
 
 
 def fill() -> None:

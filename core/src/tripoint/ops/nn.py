@@ -9,6 +9,7 @@ from tripoint import dtypes as dt
 from tripoint import rules
 from tripoint.dispatcher.declare import composite, primitive
 from tripoint.errors import ArgumentError, ShapeError
+from tripoint.ops.conversion import astype
 from tripoint.ops.elementwise import add, divide, equal, exp, less, log, multiply, subtract, where
 from tripoint.ops.linalg import matmul
 from tripoint.ops.manipulation import broadcast_to, matrix_transpose
@@ -114,9 +115,15 @@ def max_pool2d_tangent(t: Tensor, x: Tensor, /, *, kernel_size: Pair, stride: Pa
     """The mean of ``t`` over the largest elements of each window of ``x``; the adjoint of `max_pool2d_input`."""
 
 
+def _floating(x: Tensor) -> Tensor:
+    """Integers in the default floating dtype, before differences of them overflow."""
+    return astype(x, dt.Defaults.floating) if x.dtype in dt.integral else x
+
+
 @composite(dtype=rules.floated(dt.real), shape=rules.same, bind=rules.bind_axis, kind="normalise")
 def softmax(x: Tensor, /, *, axis: int = -1) -> Tensor:
     """exp(x) / sum(exp(x)) along an axis, with the largest element subtracted first."""
+    x = _floating(x)
     e = exp(subtract(x, max_(x.detach(), axis=axis, keepdims=True)))
     return divide(e, sum_(e, axis=axis, keepdims=True))
 
@@ -124,6 +131,7 @@ def softmax(x: Tensor, /, *, axis: int = -1) -> Tensor:
 @composite(dtype=rules.floated(dt.real), shape=rules.same, bind=rules.bind_axis, kind="normalise")
 def log_softmax(x: Tensor, /, *, axis: int = -1) -> Tensor:
     """The logarithm of `softmax`, without its underflow."""
+    x = _floating(x)
     shifted = subtract(x, max_(x.detach(), axis=axis, keepdims=True))
     return subtract(shifted, log(sum_(exp(shifted), axis=axis, keepdims=True)))
 

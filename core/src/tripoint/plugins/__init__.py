@@ -25,10 +25,12 @@ from tripoint.plugins.loading import ensure as ensure
 from tripoint.plugins.loading import guarded as guarded
 from tripoint.plugins.loading import load as load
 from tripoint.plugins.loading import participates as participates
+from tripoint.plugins.loading import plugin_naming as plugin_naming
 from tripoint.plugins.loading import plugin_of as plugin_of
 from tripoint.plugins.loading import preference as preference
 from tripoint.plugins.loading import probe as probe
 from tripoint.plugins.loading import require as require
+from tripoint.plugins.loading import state_again as state_again
 from tripoint.plugins.loading import unusable as unusable
 from tripoint.plugins.names import device_names as device_names
 from tripoint.plugins.names import dtype_names as dtype_names
@@ -117,6 +119,7 @@ def unblock(name: str) -> None:
         unblocked_names.add(plugin.name)
         if plugin.state in ("blocked", "broken"):
             plugin.reset()
+        state_again(plugin)
     changed()
 
 

@@ -181,12 +181,13 @@ def _variables() -> Iterator[Finding]:
     for variable in sorted(os.environ):
         if variable.startswith("TRIPOINT_") and variable not in VARIABLES:
             what = f"the environment variable {variable} means nothing to Tripoint"
-            yield Finding("warning", what, _meant(variable, VARIABLES, f"unset it; known: {', '.join(VARIABLES)}"))
+            near = _meant(variable[9:], [known[9:] for known in VARIABLES], "unset it", "TRIPOINT_")
+            yield Finding("warning", what, f"{near}; known: {', '.join(VARIABLES)}")
 
 
-def _meant(name: str, known: Iterable[str], otherwise: str) -> str:
+def _meant(name: str, known: Iterable[str], otherwise: str, before: str = "") -> str:
     near = difflib.get_close_matches(name, known, 1)
-    return f"write {near[0]!r} if that is meant, or {otherwise}" if near else otherwise
+    return f"write {before + near[0]!r} if that is meant, or {otherwise}" if near else otherwise
 
 
 def _overlapping() -> Iterator[Finding]:

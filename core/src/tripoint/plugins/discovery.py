@@ -113,7 +113,7 @@ def rescan() -> None:
                 old.installed = new.version if new is not None else ""
                 made[name] = old
             elif new is not None:
-                new.closes, new.stated = old.closes, old.stated
+                new.closes, new.declared, new.stated = old.closes, old.declared, old.stated
         _found = made
     changed()
 

@@ -29,13 +29,11 @@ def load(plugin: Plugin, group: str = BACKENDS) -> bool:
     if not plugin.wants(group):
         return group in plugin.loaded
     _not_within(plugin)
-    thread = threading.get_ident()
-    plugin.loading.append(thread)
-    stack = loading_here()
-    stack.append(plugin)
-    declared = dict(rows)
+    thread, stack, before = threading.get_ident(), loading_here(), dict(rows)
     try:
-        _state_again(plugin)
+        plugin.loading.append(thread)
+        stack.append(plugin)
+        state_again(plugin)
         _register(plugin, group)
     except BaseException as error:  # SystemExit included: a plugin must not end its host
         interrupted = isinstance(error, KeyboardInterrupt)
@@ -45,12 +43,14 @@ def load(plugin: Plugin, group: str = BACKENDS) -> bool:
                 plugin.failed.add(group)
                 plugin.state = plugin.state if plugin.loaded else "broken"
             if not plugin.loaded:  # what works of it goes on
-                _forget(plugin, declared)
+                _forget(plugin, before)
         if interrupted:
             raise
     finally:
-        stack.pop()
-        plugin.loading.remove(thread)
+        if plugin in stack:
+            stack.remove(plugin)
+        if thread in plugin.loading:
+            plugin.loading.remove(thread)
     return group in plugin.loaded
 
 
@@ -109,22 +109,21 @@ def _not_within(plugin: Plugin) -> None:
         )
 
 
-def _state_again(plugin: Plugin) -> None:
-    """Enter the derivatives that its modules stated when they were imported, which happens once, if they were taken back."""
-    with commit_lock:
-        for made in plugin.stated:
-            have = kernels.derivatives.get(made.operator, ())
-            if made not in have:
-                kernels.derivatives[made.operator] = (*have, made)
+def state_again(plugin: Plugin) -> None:
+    """Enter what its modules declared and stated when they were imported, which happens once, if it was taken back."""
+    for name, row in plugin.declared.items():
+        rows.setdefault(name, row)
+    for registry in list(plugin.stated):
+        registry.commit()
 
 
-def _forget(plugin: Plugin, declared: dict[str, Row]) -> None:
+def _forget(plugin: Plugin, before: dict[str, Row]) -> None:
     """Take back what the modules of a plugin did while they were imported; those that failed will be run again."""
     for name, row in list(rows.items()):
-        fresh = declared.get(name) is not row and row.package in plugin.packages
-        if fresh and row.body.__module__ not in sys.modules:
-            del rows[name]
-    plugin.stated = [d for d in plugin.stated if next(iter(d.functions.values())).__module__ in sys.modules]
+        if before.get(name) is not row and row.package in plugin.packages:
+            plugin.declared[name] = rows.pop(name)
+    plugin.declared = {n: r for n, r in plugin.declared.items() if r.body.__module__ in sys.modules}
+    plugin.stated = [registry for registry in plugin.stated if registry.imported()]
     unregister(plugin.name)
 
 
@@ -145,6 +144,16 @@ def plugin_of(fn: Callable[..., Any]) -> Plugin | None:
     """The installed plugin whose package a function comes from, or ``None``: it is the running program's own."""
     package = (getattr(fn, "__module__", None) or "__main__").partition(".")[0]
     return next((p for p in found().values() if package in p.packages), None)
+
+
+def plugin_naming(backend: object) -> Plugin | None:
+    """The installed plugin whose entry point names an object, loaded or not, or ``None``; imports nothing."""
+    for plugin in found().values():
+        for entry in plugin.entries.get(BACKENDS, ()):
+            module, _, attribute = entry.value.partition(":")
+            if getattr(sys.modules.get(module.strip()), attribute.strip(), None) is backend:
+                return plugin
+    return None
 
 
 def guarded(origin: Origin, what: str, fn: Callable[..., Any], *args: Any) -> Any:

@@ -89,7 +89,7 @@ def _range(plugin: Plugin, clauses: list[str]) -> None:
     wrong = [clause for clause in clauses if satisfies(have, clause) is False]
     if not wrong:
         return
-    old = wrong[0][0] in ">~" and not satisfies(have, ">=" + wrong[0].lstrip("><=~"))
+    old = wrong[0].startswith(">") or (wrong[0].startswith("~=") and satisfies(have, "<" + wrong[0][2:]))
     mend = (
         f"upgrade tripoint, or install a version of {plugin.name} made for {have}" if old else f"upgrade {plugin.name}"
     )

@@ -157,10 +157,15 @@ def find_layer(name: str) -> Any:
         PluginError: no plugin provides it, or the plugin is broken or blocked, or two do and neither is preferred.
     """
     try:
-        return _entry(LAYERS, name, f"the layer {name!r}")
+        thing = _entry(LAYERS, name, f"the layer {name!r}")
     except KeyError:
         have = ", ".join(layer_names()) or "none"
         raise PluginError(f"no installed plugin provides the layer {name!r}; installed layers: {have}") from None
+    if not all(hasattr(thing, part) for part in ("floor", "handles", "build")):
+        raise PluginError(
+            f"the layer {name!r} is {thing!r}, which is none; its entry point must name a subclass of Layer"
+        )
+    return thing
 
 
 def layer_names() -> tuple[str, ...]:

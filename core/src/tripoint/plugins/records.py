@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tripoint.errors import PluginError, RegistrationError
-from tripoint.kernels import Derivative
 from tripoint.keys import Key
+from tripoint.schema import Row
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+    from tripoint.plugins.registry import Registry
 
 #: of the contract between the core and its plugins; it is part of the names of the groups of entry points.
 PROTOCOL = 1
@@ -68,7 +70,8 @@ class Plugin:
         refused: why its metadata alone keeps it from loading, or ``None``.
         loaded, failed: the groups whose entry points are loaded, and those that could not be.
         loading: identities of the threads that are loading it.
-        stated: derivatives that its modules stated while they were imported.
+        declared: operators of its modules, which are imported, that are taken back since the plugin is broken.
+        stated: the registries of what its modules stated while they were imported.
         error: what it raised, with its traceback, or ``None``.
         reason: why its hardware cannot be used, or ``None``; known once it is ``probed``.
     """
@@ -85,7 +88,8 @@ class Plugin:
         self.loaded: set[str] = set()
         self.failed: set[str] = set()
         self.loading: list[int] = []
-        self.stated: list[Derivative] = []
+        self.declared: dict[str, Row] = {}
+        self.stated: list[Registry] = []
         self.error: BaseException | None = None
         self.target: Any = None
         self.manager: Any = None

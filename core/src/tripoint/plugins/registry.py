@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from tripoint import dtypes, kernels, layouts
 from tripoint.devices import Device
@@ -16,6 +17,8 @@ from tripoint.plugins.records import BACKENDS, KERNELS, Claim, Plugin, normalise
 from tripoint.plugins.tables import CORE, announced, known_devices, restore, snapshot, who
 from tripoint.schema import rows
 from tripoint.tensor import Answer, Tensor, answer
+
+T = TypeVar("T")
 
 
 class Registry:
@@ -46,15 +49,15 @@ class Registry:
 
     def device(self, device: Device) -> None:
         """Announce a device type."""
-        self._devices.append(device)
+        self._devices.append(_a(Device, device))
 
     def layout(self, layout: Layout) -> None:
         """Announce a layout."""
-        self._layouts.append(layout)
+        self._layouts.append(_a(Layout, layout))
 
     def dtype(self, dtype: DType) -> None:
         """Announce a dtype."""
-        self._dtypes.append(dtype)
+        self._dtypes.append(_a(DType, dtype))
 
     def origin(self, fn: Callable[..., Any]) -> Origin:
         """Where ``fn`` comes from, for errors and explanations."""
@@ -149,16 +152,21 @@ class Registry:
                     f"{who(self.distribution)}: {place!r} declares the attribute {taken[0]!r}, which "
                     "every tensor has; choose another name"
                 )
-        self._kernels = _once(self._kernels, kernels.kernels, "kernel")
-        self._derivatives = _once(self._derivatives, kernels.derivatives, "derivative")
-        fresh: list[Point] = []
+
+    def _fresh(self) -> tuple[list[Kernel], list[Derivative], list[Point]]:
+        """What of the staged is not registered yet."""
+        points: list[Point] = []
         for point in self._points:
-            same = [p for p in (*kernels.points, *fresh) if p.pattern == point.pattern]
+            same = [p for p in (*kernels.points, *points) if p.pattern == point.pattern]
             same = [p for p in same if p.origin.distribution == self.distribution]
             if any(p.payload is not point.payload for p in same):
                 raise RegistrationError(_twice(f"describes the point {point.pattern}", same[0].origin, point.origin))
-            fresh += [] if same else [point]
-        self._points = fresh
+            points += [] if same else [point]
+        fresh = (
+            _once(self._kernels, kernels.kernels, "kernel"),
+            _once(self._derivatives, kernels.derivatives, "derivative"),
+        )
+        return [*fresh[0], *_unlike(self._waiting)], fresh[1], points
 
     def _things(self) -> list[tuple[dict[str, Any], str, Any]]:
         # Devices come last: a device that is known is complete.
@@ -179,16 +187,20 @@ class Registry:
         with commit_lock:
             if self._plugin is not None and (self._group in self._plugin.loaded or self._plugin.state == "blocked"):
                 return
+            if self._plugin is None and owner is not None:
+                if self not in owner.stated:
+                    owner.stated.append(self)
+                if owner.state == "blocked":
+                    return
             self._check_tables()
+            fresh = self._fresh()
             before = snapshot()
             try:
-                self._enter()
+                self._enter(*fresh)
             except BaseException:  # an interrupt, say
                 restore(before)
                 raise
             self.committed = True
-            if self._plugin is None and owner is not None:
-                owner.stated += self._derivatives
             if self._plugin is not None:
                 self._plugin.loaded.add(self._group)
                 self._plugin.failed.discard(self._group)
@@ -197,17 +209,30 @@ class Registry:
                     self._plugin.error = None
         changed()
 
-    def _enter(self) -> None:
-        for kernel in (*self._kernels, *_unlike(self._waiting)):
+    def _enter(self, fresh: list[Kernel], derivatives: list[Derivative], points: list[Point]) -> None:
+        for kernel in fresh:
             kernels.kernels[kernel.operator] = (*kernels.kernels.get(kernel.operator, ()), kernel)
-        for made in self._derivatives:
+        for made in derivatives:
             kernels.derivatives[made.operator] = (*kernels.derivatives.get(made.operator, ()), made)
-        kernels.points.extend(self._points)
+        kernels.points.extend(points)
         for table, name, thing in self._things():
             if not any(t is table and thing is other and by == self.distribution for t, _, other, by in announced):
                 announced.append((table, name, thing, self.distribution))
             table.setdefault(name, thing)
         answer()  # before anybody can make such a tensor
+
+    def imported(self) -> bool:
+        """Whether the modules that it stands for are imported; one whose import failed states everything again."""
+        fns: list[Any] = [k.fn for k in self._kernels] + [p.payload for p in self._points]
+        fns += [fn for d in self._derivatives for fn in d.functions.values()]
+        return all(getattr(fn, "__module__", None) in (None, *sys.modules) for fn in fns)
+
+
+def _a(kind: type[T], thing: T) -> T:
+    if not isinstance(thing, kind):
+        name = kind.__name__
+        raise RegistrationError(f"a {name.lower()} is announced by a {name}, not {thing!r}")
+    return thing
 
 
 def _place(origin: Origin, things: tuple[Any, ...]) -> None:

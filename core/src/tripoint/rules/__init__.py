@@ -13,6 +13,8 @@ from tripoint.rules.results import DTypeRule as DTypeRule
 from tripoint.rules.results import DTypes as DTypes
 from tripoint.rules.results import absolute as absolute
 from tripoint.rules.results import accumulated as accumulated
+from tripoint.rules.results import check_conversion as check_conversion
+from tripoint.rules.results import check_number as check_number
 from tripoint.rules.results import compared as compared
 from tripoint.rules.results import floated as floated
 from tripoint.rules.results import indices as indices

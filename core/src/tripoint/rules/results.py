@@ -7,7 +7,7 @@ from typing import Any
 
 from tripoint import dtypes as dt
 from tripoint.dtypes import DType, DTypeClass
-from tripoint.errors import DTypeError
+from tripoint.errors import DTypeError, ScalarRangeError, shown
 
 DTypes = tuple[DType | None, ...]
 
@@ -48,6 +48,43 @@ class DTypeRule:
 
 
 Accepted = DTypeClass | tuple[DTypeClass, ...]
+
+
+def check_number(value: bool | int | float | complex, dtype: DType) -> None:
+    """Whether a plain dtype can hold a Python number: integers hold no NaN, real numbers no imaginary part.
+
+    Raises:
+        DTypeError: a complex number in a real dtype, or NaN or an infinity in an integer dtype.
+        ScalarRangeError: a number that the integer dtype cannot hold.
+    """
+    if isinstance(value, complex) and dtype not in dt.complex_floating and dtype is not dt.bool_:
+        raise DTypeError(f"{value!r} is no {dtype}; name a complex dtype")
+    if dtype not in dt.integral or isinstance(value, complex):
+        return
+    if isinstance(value, float) and value - value != 0:
+        raise DTypeError(f"{value!r} is no {dtype}; name a floating dtype")
+    least = 0 if dtype in dt.unsigned_integer else -(2 ** (dtype.bits - 1))
+    if not least <= int(value) < least + 2**dtype.bits:
+        raise ScalarRangeError(
+            f"the Python number {shown(value)} does not fit in {dtype}; name a wider dtype, or convert first"
+        )
+
+
+def check_conversion(source: DType, target: DType) -> None:
+    """Whether a conversion keeps what elements mean. A bool asks whether a number is 0, which loses nothing.
+
+    Raises:
+        DTypeError: complex to a real dtype.
+    """
+    if (
+        source in dt.complex_floating
+        and target.is_plain
+        and target not in dt.complex_floating
+        and target is not dt.bool_
+    ):
+        raise DTypeError(
+            f"converting {source} to {target} drops the imaginary parts; tripoint.abs(x) gives the magnitude"
+        )
 
 
 def _check(operator: str, dtype: DType, accepted: Accepted) -> None:

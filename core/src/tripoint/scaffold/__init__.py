@@ -99,6 +99,8 @@ def _point(own: str, device: str, layout: str | None, dtype: str | None) -> dict
     Device(device)  # which says what a device's name may be
     others = [p for p in plugins.found().values() if p.name != own]
     claims = [(c, p.name) for p in others for claim in p.claims for c in claim]
+    # A device's own plugin comes first: others provide layouts and dtypes there.
+    claims.sort(key=lambda pair: (pair[0].layout != "strided", pair[0].dtype is not None))
 
     def provider(axis: str, name: str) -> str | None:
         return next((who for c, who in claims if getattr(c, axis) == name), plugins.FIRST_PARTY.get(name))

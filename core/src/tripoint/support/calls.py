@@ -20,7 +20,6 @@ from tripoint.errors import (
     NoKernelError,
     PluginError,
     ShapeError,
-    TripointError,
     clipped,
 )
 from tripoint.explanation.data import Explanation
@@ -100,7 +99,7 @@ def _settled(row: Row, key: Key, keys: tuple[Key, ...], slots: tuple[int, ...], 
         build(res)
     except _NotLoaded as error:
         return Cell(*axes, "not loaded", note=str(error))
-    except TripointError as error:
+    except Exception as error:  # of a plugin's rule or hook too, which must not cost the rest of the table
         return Cell(*axes, "none", note=_said(error), taken=not isinstance(error, DTypeError))
     verdict, kernel, note = _read(res)
     origin = kernel.origin if kernel is not None else None
@@ -132,7 +131,7 @@ def _decomposes(res: Resolution) -> bool:
     return res.how == "decomposition" or (res.inner is not None and _decomposes(res.inner))
 
 
-def _said(error: TripointError) -> str:
+def _said(error: Exception) -> str:
     if isinstance(error, NoKernelError):
         points = ", ".join(point for _, point in error.points)
         return clipped(f"no kernel for {error.operator} on {points}", 200)
@@ -207,15 +206,18 @@ def _walked(row: Row, keys: tuple[Key, ...], slots: tuple[int, ...], mode: Mode)
         token = current.set(mode)
         try:
             out, _ = walk(row, _values(row, keys, slots, shape), metas, MANNER)
+        except Exception as error:  # of a rule that no walk can take
+            why = _said(error)
+            continue
         finally:
             current.reset(token)
-        error = out.error
-        if isinstance(error, (ShapeError, ArgumentError, IndexingError)):
+        refused = out.error
+        if isinstance(refused, (ShapeError, ArgumentError, IndexingError)):
             continue  # a sample call of other shapes may be one that the operator takes
-        if isinstance(error, _NotLoaded):
-            return "not loaded", str(error), True
-        if error is not None:
-            return "none", _said(error), not isinstance(error, DTypeError)
+        if isinstance(refused, _NotLoaded):
+            return "not loaded", str(refused), True
+        if refused is not None:
+            return "none", _said(refused), not isinstance(refused, DTypeError)
         if not out.unknown:
             return "walked", f"parts: {', '.join(dict.fromkeys(_parts(out)))}", True
         why = out.unknown

@@ -120,16 +120,16 @@ def listed() -> list[tuple[str, Row]]:
 
 
 def _spaces(row: Row) -> set[str]:
-    space, _, _ = row.name.rpartition("::")
-    inside = _called(row).split(".")[1:-1]
-    return {space, ".".join(inside)} if inside and not space else {space}
+    space, _, short = row.name.rpartition("::")
+    return {space} | {home.partition(".")[2] for home in HOMES[1:] if _is(home, short, row)}
 
 
 def _read(row: Row) -> Operator:
     doc = (row.body.__doc__ or "").strip().partition("\n")[0]
     form = "inplace" if row.mutates is not None else "composite" if row.composite else "primitive"
     base = row.functional or row
-    stated = bool(kernels.derivatives.get(base.name))
+    # One that a plugin states for some points does not speak for a composite elsewhere.
+    stated = any(not row.composite or d.every is not None for d in kernels.derivatives.get(base.name, ()))
     derivative = "stated" if stated else "by parts" if row.composite else "none"
     return Operator(
         row.name, row.signature(), doc, row.kind, form, row.minimal, derivative, _called(row), row.package, row.origin

@@ -8,6 +8,8 @@ from html import escape
 from tripoint.explanation.page import code, document, table
 from tripoint.support.table import VERDICTS, Coverage, Group, summed
 
+NOTES = 3  # that a fold shows; the data has all
+
 STYLE = """
 form { display: flex; flex-wrap: wrap; gap: .5rem 1rem; margin: 1rem 0; }
 form label { display: flex; flex-direction: column; font-size: .85em; color: var(--faint); }
@@ -17,11 +19,13 @@ input, select { font: inherit; color: var(--ink); background: var(--ground); bor
 #matrix { font-size: .9em; border-collapse: separate; border-spacing: 0; }
 #matrix th, #matrix td { border-width: 0 1px 1px 0; }
 #matrix thead th { position: sticky; top: 0; z-index: 1; }
-#matrix tbody th { position: sticky; left: 0; background: var(--ground); font-weight: 600; }
+#matrix tbody th { position: sticky; left: 0; background: var(--ground); white-space: nowrap; }
 #matrix details { border-left: 3px solid; padding-left: .4rem; margin: .1rem 0; white-space: nowrap; }
-#matrix details p { white-space: normal; min-width: 14rem; color: var(--ink); }
+#matrix details p { white-space: normal; contain: inline-size; color: var(--ink); }
+#matrix details[open] p { min-width: 15rem; }
 .kernel { color: var(--good); } .hooks { color: var(--part); } .decomposition { color: var(--side); }
 .fallback { color: var(--warn); } .none { color: var(--bad); } .not-loaded, .untaken { color: var(--faint); }
+#mixed { overflow-x: auto; }
 [hidden] { display: none !important; }
 """
 
@@ -116,7 +120,8 @@ def _chip(group: Group) -> str:
     verdict = cell.verdict if cell.taken else "not taken"
     kind = cell.verdict.replace(" ", "-") if cell.taken else "untaken"
     made = ", ".join(s for s in (cell.kernel, cell.provider, cell.where) if s)
-    inside = "".join(f"<p>{escape(line)}</p>" for line in (made, cell.note) if line)
+    more = [f"and {len(group.notes) - NOTES} more"] if len(group.notes) > NOTES else []
+    inside = "".join(f"<p>{escape(line)}</p>" for line in (made, *group.notes[:NOTES], *more) if line)
     walked = "" if cell.walked else " (not walked)"
     return (
         f'<details class="{kind}" data-device="{escape(cell.device)}" data-layout="{escape(cell.layout)}" '

@@ -54,20 +54,22 @@ def coverage(
                 plugins.probe(plugin)
     wanted.check()
     chosen = _chosen(operators)
-    points = [(key, place) for key, place in _points() if wanted.takes(place)]
+    keys = {place.name: key for key, place in _points().items() if wanted.takes(place)}
+    found = {place.name: place for place in (*_waiting(), *_points().values()) if wanted.takes(place)}
+    places = tuple(sorted(found.values(), key=_rank))
     mode = get_mode().replace(layers=())
-    cells = [cell_of(row, key, mode) for row in chosen for key, _ in points]
-    places = [place for _, place in points]
-    known = {p.name for p in places}
-    waiting = [p for p in _waiting() if wanted.takes(p) and p.name not in known]
-    for row in chosen:
-        cells += [
-            Cell(row.name, p.device, p.layout, p.dtype, "not loaded", note=f"{p.provider} is {p.state}")
-            for p in waiting
-        ]
-    names = tuple(row.name for row in chosen)
+    cells = tuple(
+        cell_of(row, keys[place.name], mode) if place.name in keys else _unknown(row, place)
+        for row in chosen
+        for place in places
+    )
     mixed = tuple(m for row in chosen for m in _mixed(row, wanted))
-    return Coverage(names, (*places, *waiting), tuple(cells), mixed, mode.fallback)
+    return Coverage(tuple(row.name for row in chosen), places, cells, mixed, mode.fallback)
+
+
+def _unknown(row: Row, place: Place) -> Cell:
+    note = f"{place.provider} is {place.state}"
+    return Cell(row.name, place.device, place.layout, place.dtype, "not loaded", note=note)
 
 
 def _each(value: Any) -> tuple[Any, ...] | None:
@@ -139,27 +141,27 @@ def _chosen(operators: Any) -> list[Row]:
             hint = f"; did you mean {near[0]!r}?" if near else "; a plugin's operators are known once it is loaded"
             raise ArgumentError(f"there is no operator {operator!r}{hint}")
         out.append(row)
-    return out
+    return list(dict.fromkeys(out))
 
 
 # Points --------------------------------------------------------------------------------------------------------------
 
 
-def _points() -> list[tuple[Key, Place]]:
+def _points() -> dict[Key, Place]:
     """Every point of the plugins that are loaded."""
     found: dict[Key, Place] = {}
     for point in kernels.points:
         for key in _covered(point.pattern):
             if key not in found:
                 found[key] = _place(key)
+    return found
+
+
+def _rank(place: Place) -> tuple[Any, ...]:
+    """The order of points: the CPU, strided and plain first."""
     order = [*PLAIN]
-
-    def rank(item: tuple[Key, Place]) -> tuple[Any, ...]:
-        device, layout, dtype = item[1].device, item[1].layout, item[1].dtype
-        plain = order.index(dtype) if dtype in PLAIN else len(order)
-        return (device != "cpu", device, layout != "strided", layout, dtype not in PLAIN, plain, dtype)
-
-    return sorted(found.items(), key=rank)
+    plain = order.index(place.dtype) if place.dtype in PLAIN else len(order)
+    return (place.device != "cpu", place.device, place.layout != "strided", place.layout, plain, place.dtype)
 
 
 def _covered(pattern: Pattern) -> Iterable[Key]:

@@ -79,10 +79,11 @@ class Mixed:
 
 @dataclass(frozen=True)
 class Group:
-    """The cells of one operator in one column that say the same, with their dtypes."""
+    """The cells of one operator in one column that say the same, but for their notes: one of them, the dtypes and the notes."""
 
     cell: Cell
     dtypes: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 class Coverage:
@@ -134,10 +135,20 @@ class Coverage:
         for place in self.places:
             if place.column == column:
                 cell = self._at[operator, place.name]
-                said = (not cell.taken, VERDICTS.index(cell.verdict), cell.kernel, cell.provider, cell.where, cell.note)
+                said = (
+                    not cell.taken,
+                    VERDICTS.index(cell.verdict),
+                    not cell.walked,
+                    cell.kernel,
+                    cell.provider,
+                    cell.where,
+                )
                 found.setdefault(said, []).append(cell)
-        ordered = sorted(found.items(), key=lambda item: item[0][:2])
-        return tuple(Group(cells[0], tuple(c.dtype for c in cells)) for _, cells in ordered)
+        ordered = sorted(found.items(), key=lambda item: item[0][:3])
+        return tuple(
+            Group(cells[0], tuple(c.dtype for c in cells), tuple(dict.fromkeys(c.note for c in cells if c.note)))
+            for _, cells in ordered
+        )
 
     def counts(self) -> dict[str, int]:
         """Number of cells by verdict; those whose operator takes no such dtype are not counted."""

@@ -8,10 +8,10 @@ import numpy as np
 
 import tripoint
 from tripoint.errors import LayoutError
-from tripoint.plugin import Backend, DType, Key, Layout, LayoutSpec, Tensor, payload, strided
+from tripoint.plugin import Backend, Capabilities, DType, Key, Layout, LayoutSpec, Tensor, payload, strided
 from tripoint_blocked import _kernels
-from tripoint_blocked._blocked import DEFAULT, Array, Blocked, block, block_of, check, unblock
-from tripoint_dense_cpu import numpy_dtype
+from tripoint_blocked._blocked import DEFAULT, Array, Blocked, block, block_of, check, clear_pads, empty, unblock
+from tripoint_dense_cpu import number, numpy_dtype
 
 __all__ = ["Blocked", "backend", "blocked", "physical"]
 
@@ -49,10 +49,19 @@ def physical(x: Tensor, /) -> Array:
     return view
 
 
+def _dtype(array: Array) -> DType:
+    dtype: DType = getattr(tripoint, array.dtype.name)
+    return dtype
+
+
 def _describe(p: Blocked) -> dict[str, Any]:
-    dtype: DType = getattr(tripoint, p.data.dtype.name)
     address = p.data.__array_interface__["data"][0]
-    return {"dtype": dtype, "address": address, "nbytes": p.data.nbytes, "strides": None, "readonly": False}
+    return {"dtype": _dtype(p.data), "address": address, "nbytes": p.data.nbytes, "strides": None, "readonly": False}
+
+
+def _like(dense: Array, like: Blocked) -> Blocked:
+    check(dense.shape, _dtype(dense))  # bools plus a number are integers
+    return block(dense, like.block)
 
 
 backend = Backend(
@@ -62,11 +71,46 @@ backend = Backend(
     describe=_describe,
     aliases=lambda out, x: bool(np.may_share_memory(out.data, x.data)),
     to_strided=unblock,
-    from_strided=lambda dense, like: block(dense, like.block),
+    from_strided=_like,
     cheap=True,  # a round trip copies twice, which costs no more than most operators do
     frozen=True,
     summary=lambda p: p.descriptor,
+    spec=lambda p: blocked(p.descriptor),
+    capabilities=Capabilities(
+        dtypes=("floating", "bool"),
+        ranks=(4, 4),
+        lacks={"assign_": "blocks are never written; make a new tensor, or write into a strided one"},
+    ),
 )
+
+
+def _new(shape: tuple[int, ...], value: Any, target: Key, spec: LayoutSpec | None) -> Blocked:
+    check(shape, target.dtype)
+    n, c, h, w = shape
+    filling = number(value, numpy_dtype(target.dtype))
+    made = empty((n, c, h, w), DEFAULT if spec is None else block_of(spec), filling.dtype)
+    made.data[...] = filling
+    clear_pads(made)
+    return made
+
+
+@backend.kernel("zeros")
+def zeros(*, shape: tuple[int, ...], target: Key, spec: LayoutSpec | None) -> Blocked:
+    return _new(shape, 0, target, spec)
+
+
+@backend.kernel("ones")
+def ones(*, shape: tuple[int, ...], target: Key, spec: LayoutSpec | None) -> Blocked:
+    return _new(shape, 1, target, spec)
+
+
+@backend.kernel("full")
+def full(*, shape: tuple[int, ...], fill_value: Any, target: Key, spec: LayoutSpec | None) -> Blocked:
+    return _new(shape, fill_value, target, spec)
+
+
+# Pad lanes have to be zeros, and all others may as well be.
+backend.kernel("empty")(zeros)
 
 
 @backend.from_("cpu.strided")
@@ -98,9 +142,9 @@ backend.kernels(
     relu=_kernels.relu,
     relu_back=_kernels.relu_back,
     add=_kernels.add,
-    max_pool2d=_kernels.max_pool2d,
     max_pool2d_input=_kernels.max_pool2d_input,
 )
+backend.kernel("max_pool2d", check_first=True)(_kernels.max_pool2d)
 # Kernels of a convolution are few and small: they come strided, and so does their gradient.
 backend.kernel("conv2d", args=(blocked, strided, strided), out=blocked, check_first=True)(_kernels.conv2d)
 backend.kernel("conv2d_input", args=(blocked, strided), out=blocked)(_kernels.conv2d_input)

@@ -66,7 +66,8 @@ def _extent(size: Pair, kernel: Pair, stride: Pair, padding: Pair, dilation: Pai
 class _Columns:
     """How the channels of one operand lie in the columns of a convolution.
 
-    ``lanes`` is the block size, or C where there is but one block, so that one channel costs one column and not sixteen.
+    ``lanes`` is the block size, or C where there is but one block, so that one channel costs one column and not sixteen;
+    ``each`` is C/G. Sizes may be 0, so shapes are written out: NumPy infers no size beside a 0.
     """
 
     def __init__(self, channels: int, block: int, kernel: Pair, groups: int) -> None:
@@ -75,6 +76,7 @@ class _Columns:
         self.lanes = channels if self.blocks == 1 else block
         self.kernel = kernel
         self.groups = groups
+        self.each = channels // groups
 
     @property
     def width(self) -> int:
@@ -88,8 +90,9 @@ class _Columns:
             return columns[None]
         kh, kw = self.kernel
         by_channel = columns.reshape(m, self.blocks, kh, kw, self.lanes).transpose(0, 2, 3, 1, 4)
-        by_channel = by_channel.reshape(m, kh * kw, -1)[..., : self.channels]
-        return by_channel.reshape(m, kh * kw, self.groups, -1).transpose(2, 0, 1, 3).reshape(self.groups, m, -1)
+        by_channel = by_channel.reshape(m, kh * kw, self.blocks * self.lanes)[..., : self.channels]
+        parts = by_channel.reshape(m, kh * kw, self.groups, self.each).transpose(2, 0, 1, 3)
+        return parts.reshape(self.groups, m, kh * kw * self.each)
 
     def ungrouped(self, columns: Array) -> Array:
         """The inverse of `grouped`: (G, M, K) as rows (M, B, kh, kw, b)."""
@@ -98,8 +101,8 @@ class _Columns:
         if self.groups == 1:
             return columns.reshape(m, self.blocks, kh, kw, self.lanes)
         by_channel = np.zeros((m, kh * kw, self.blocks * self.lanes), columns.dtype)
-        parts = columns.reshape(self.groups, m, kh * kw, -1).transpose(1, 2, 0, 3)
-        by_channel[..., : self.channels] = parts.reshape(m, kh * kw, -1)
+        parts = columns.reshape(self.groups, m, kh * kw, self.each).transpose(1, 2, 0, 3)
+        by_channel[..., : self.channels] = parts.reshape(m, kh * kw, self.channels)
         return by_channel.reshape(m, kh, kw, self.blocks, self.lanes).transpose(0, 3, 1, 2, 4)
 
     def matrix(self, weight: Array, dtype: np.dtype[Any]) -> Array:
@@ -111,13 +114,13 @@ class _Columns:
         padded = np.zeros((self.blocks * self.lanes, kh, kw, o), dtype)
         padded[:cg] = weight.transpose(1, 2, 3, 0)
         ordered = padded.reshape(self.blocks, self.lanes, kh, kw, o).transpose(0, 2, 3, 1, 4)
-        return np.ascontiguousarray(ordered).reshape(1, -1, o)
+        return np.ascontiguousarray(ordered).reshape(1, self.width, o)
 
     def kernels(self, matrix: Array, o: int) -> Array:
         """The inverse of `matrix`, from (G, O/G, K): (O, C/G, kh, kw)."""
         kh, kw = self.kernel
         if self.groups > 1:
-            return matrix.reshape(o, kh, kw, -1).transpose(0, 3, 1, 2)
+            return matrix.reshape(o, kh, kw, self.each).transpose(0, 3, 1, 2)
         by_channel = matrix.reshape(o, self.blocks, kh, kw, self.lanes).transpose(0, 1, 4, 2, 3)
         return by_channel.reshape(o, self.blocks * self.lanes, kh, kw)[:, : self.channels]
 
@@ -161,7 +164,7 @@ def _pixels(p: Blocked, first: int, last: int, groups: int, dtype: np.dtype[Any]
     m = last - first
     rows = _scratch("pixels", (m, h, w, p.data.shape[1], p.block), dtype)
     rows[...] = p.data[first:last].transpose(0, 2, 3, 1, 4)
-    flat = rows.reshape(m * h * w, -1)[:, :c]
+    flat = rows.reshape(m * h * w, p.data.shape[1] * p.block)[:, :c]
     return flat.reshape(m * h * w, groups, c // groups).swapaxes(0, 1)
 
 
@@ -244,7 +247,10 @@ def conv2d_weight(
 
 def relu(x: Blocked) -> Blocked:
     with np.errstate(all="ignore"):
-        return Blocked(x.shape, np.maximum(x.data, x.data.dtype.type(0)), x.block)
+        out = np.maximum(x.data, x.data.dtype.type(0))
+        if out.dtype == np.float16:
+            out += out.dtype.type(0)  # -0.0 becomes 0.0, as in the other dtypes
+        return Blocked(x.shape, out, x.block)
 
 
 def relu_back(g: Blocked, x: Blocked) -> Blocked:
@@ -259,10 +265,10 @@ def relu_back(g: Blocked, x: Blocked) -> Blocked:
 
 def add(x1: Blocked, x2: Blocked) -> Blocked:
     shape = np.broadcast_shapes(x1.shape, x2.shape)  # of logical shapes: 3 and 5 channels fill one block each
-    x2 = reblock(x2, x1.block)
-    parts = [p.data if p.shape[1] == shape[1] else p.data[..., :1] for p in (x1, x2)]
+    size = next((p.block for p in (x1, x2) if p.shape == shape), x1.block)
+    parts = [p.data if p.shape[1] == shape[1] else p.data[..., :1] for p in (reblock(x1, size), reblock(x2, size))]
     with np.errstate(all="ignore"):
-        out = Blocked(shape, np.add(*parts), x1.block)
+        out = Blocked(shape, np.add(*parts), size)
     if x1.shape[1] != x2.shape[1]:
         clear_pads(out)
     return out

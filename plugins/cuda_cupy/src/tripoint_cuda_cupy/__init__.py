@@ -34,6 +34,7 @@ backend = Backend(
     describe=_describe,
     aliases=lambda out, x: bool(_driver.cupy().may_share_memory(out, x)),
     current=_driver.current,
+    streams=_driver.Lines(),
 )
 backend.probe(_driver.reason)
 backend.memory_stats(_driver.memory)

@@ -64,11 +64,12 @@ class Windows:
                 (groups, c // groups, kh, kw, m, oh, ow),
                 (g_, c_, h_ * dh, w_ * dw, n_, h_ * sh, w_ * sw),
             )
-            yield first, last, windows.reshape(groups, -1, m * oh * ow)
+            yield first, last, windows.reshape(groups, c // groups * kh * kw, m * oh * ow)
 
     def _rows(self, g: Array, groups: int, dtype: np.dtype[Any]) -> Array:
         """Gradients (M, O, OH, OW) as (G, O/G, M OH OW)."""
-        return g.swapaxes(0, 1).astype(dtype).reshape(groups, g.shape[1] // groups, -1)
+        m, o, oh, ow = g.shape
+        return g.swapaxes(0, 1).astype(dtype).reshape(groups, o // groups, m * oh * ow)
 
     def conv2d(
         self,
@@ -91,7 +92,7 @@ class Windows:
         for first, last, columns in self._columns(x, (kh, kw), stride, padding, dilation, groups, dtype):
             product = self.xp.matmul(matrix, columns)
             if bias is not None:
-                product += bias.astype(dtype).reshape(groups, -1, 1)
+                product += bias.astype(dtype).reshape(groups, o // groups, 1)
             out[first:last] = product.reshape(o, last - first, oh, ow).swapaxes(0, 1)
         return out
 

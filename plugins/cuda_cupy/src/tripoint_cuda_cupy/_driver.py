@@ -13,6 +13,7 @@ from importlib.metadata import distributions
 from typing import Any
 
 from tripoint.errors import DeviceError
+from tripoint.plugin import Device
 
 INSTALL = "pip install tripoint-cuda-cupy[cuda12x] or [cuda13x]"
 
@@ -163,3 +164,61 @@ def synchronize(index: int | None = None) -> None:
     """Wait until everything that was asked of a device is done: of all devices used unless one is named."""
     for at in sorted(used) if index is None else [index]:
         cupy().cuda.Device(at).synchronize()
+
+
+class Place:
+    """A `tripoint.plugin.Marker`: an event of CuPy."""
+
+    def __init__(self, event: Any) -> None:
+        self.event = event
+
+    def query(self) -> bool:
+        """Whether the device has passed it."""
+        return bool(self.event.done)
+
+    def synchronize(self) -> None:
+        """Wait until it has."""
+        self.event.synchronize()
+
+
+class Line:
+    """A `tripoint.plugin.Queue`: CuPy's current stream of a device, whichever that is."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def record(self) -> Place:
+        """A marker behind what was queued so far."""
+        module = cupy()
+        with module.cuda.Device(self.index):
+            return Place(module.cuda.get_current_stream().record())
+
+    def wait(self, marker: Place) -> None:
+        """Let what is queued from now on run behind the marker."""
+        module = cupy()
+        with module.cuda.Device(self.index):
+            module.cuda.get_current_stream().wait_event(marker.event)
+
+    def query(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.record().query()
+
+    def synchronize(self) -> None:
+        """Wait until nothing is left to do."""
+        module = cupy()
+        with module.cuda.Device(self.index):
+            module.cuda.get_current_stream().synchronize()
+
+
+class Lines:
+    """The power `tripoint.plugin.Streams`. All streams of a device are CuPy's current one, so their work is in one order."""
+
+    def default(self, device: Device) -> Line:
+        """That of the device."""
+        return Line(device.index or 0)
+
+    create = default
+
+    def synchronize(self, device: Device | None) -> None:
+        """Wait for a device, or for all that were used."""
+        synchronize(None if device is None else device.index)

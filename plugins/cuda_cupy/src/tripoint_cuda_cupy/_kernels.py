@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tripoint.errors import AliasError, ArgumentError, DTypeError, IndexingError, ScalarRangeError
+from tripoint.errors import AliasError, ArgumentError, DTypeError, IndexingError, ScalarRangeError, shown
 from tripoint.plugin import DType, Key
 from tripoint_cuda_cupy._conv import Windows
 
@@ -76,7 +76,9 @@ def dtype_of(dtype: DType) -> np.dtype[Any]:
 
 def _checked(x: Array, dtype: np.dtype[Any]) -> None:
     if x.dtype.kind == "c" and dtype.kind not in "cb":
-        raise DTypeError(f"converting {x.dtype} to {dtype} drops the imaginary parts; tripoint.abs(x) gives the magnitude")
+        raise DTypeError(
+            f"converting {x.dtype} to {dtype} drops the imaginary parts; tripoint.abs(x) gives the magnitude"
+        )
 
 
 def number(value: Any, dtype: np.dtype[Any]) -> Any:
@@ -97,8 +99,12 @@ def number(value: Any, dtype: np.dtype[Any]) -> Any:
             return np.asarray(value, dtype)[()]
     except OverflowError:
         raise ScalarRangeError(
-            f"the Python number {value} does not fit in {dtype}; name a wider dtype, or convert first"
+            f"the Python number {shown(value)} does not fit in {dtype}; name a wider dtype, or convert first"
         ) from None
+
+
+#: sums of more terms than this that are added one by one are accumulated in 64 bits.
+_LONG = 4096
 
 
 def _half(x: Array) -> bool:
@@ -107,13 +113,18 @@ def _half(x: Array) -> bool:
 
 def overlaps_itself(x: Array) -> bool:
     """Whether several elements are one place in memory, as in what broadcast_to gives; such arrays are not written."""
-    return any(step == 0 and size > 1 for step, size in zip(x.strides, x.shape, strict=True))
+    return x.size > 0 and any(step == 0 and size > 1 for step, size in zip(x.strides, x.shape, strict=True))
 
 
 def _into(x: Array) -> Array:
     if overlaps_itself(x):
         raise ValueError("read-only")  # the core words it, since describe says the same
     return x
+
+
+def _apart(xp: Any, x1: Array, x2: Array) -> Array:
+    """``x2`` to be written into ``x1``: a copy where some of its elements may be overwritten before they are read."""
+    return x2.copy() if x2 is not x1 and xp.may_share_memory(x1, x2) else x2
 
 
 def _positions(indices: Array, size: int, what: str, smallest: int) -> Array:
@@ -248,9 +259,13 @@ class Kernels(Windows):
         return x.take(_positions(indices, x.shape[axis], f"take along axis {axis}", -x.shape[axis]), axis)
 
     def take_back(self, g: Array, indices: Array, *, shape: Shape, axis: int) -> Array:
-        out = self.xp.zeros(shape, g.dtype)
-        self.xp.add.at(out, (*([slice(None)] * axis), indices), g)
-        return out
+        # `add.at` adds one by one: float32 stops counting at 2**24, half precision at 2**11.
+        wide = np.dtype(np.complex128 if g.dtype.kind == "c" else np.float64) if g.dtype.kind in "fc" else g.dtype
+        flat = indices.reshape(-1).astype(np.int64)
+        often = flat.size > _LONG and int(self.xp.bincount(flat % shape[axis]).max()) > _LONG  # waits for the device
+        out = self.xp.zeros(shape, wide if often or _half(g) else g.dtype)
+        self.xp.add.at(out, (*([slice(None)] * axis), indices), g.astype(out.dtype, copy=False))
+        return out.astype(g.dtype, copy=False)
 
     def assign(self, x1: Array, x2: Any) -> Array:
         out = self.xp.empty(x1.shape, x1.dtype)
@@ -258,7 +273,7 @@ class Kernels(Windows):
         return out
 
     def assign_(self, x1: Array, x2: Any) -> None:
-        value = x2 if isinstance(x2, self.xp.ndarray) else number(x2, x1.dtype)
+        value = _apart(self.xp, x1, x2) if isinstance(x2, self.xp.ndarray) else number(x2, x1.dtype)
         self.xp.copyto(_into(x1), value, casting="unsafe")
 
     # Elementwise
@@ -282,7 +297,7 @@ class Kernels(Windows):
         return self.xp.where(condition, *chosen)
 
     def relu(self, x: Array) -> Array:
-        return self.xp.maximum(x, x.dtype.type(0))
+        return self.xp.where(x <= 0, x.dtype.type(0), x)  # of -0.0 too; NaN stays
 
     def relu_back(self, g: Array, x: Array) -> Array:
         at_zero = self.xp.where(x == 0, g * g.dtype.type(0.5), g)
@@ -419,7 +434,8 @@ def _unary(xp: Any, name: str) -> Callable[..., Any]:
 
 def _inplace(xp: Any, name: str) -> Callable[..., Any]:
     def write(x1: Array, x2: Any) -> None:
-        getattr(xp, BINARY[name])(x1, x2, out=_into(x1), casting="same_kind")
+        value = _apart(xp, x1, x2) if isinstance(x2, xp.ndarray) else x2
+        getattr(xp, BINARY[name])(x1, value, out=_into(x1), casting="same_kind")
 
     return _named(f"{name}_", write)
 

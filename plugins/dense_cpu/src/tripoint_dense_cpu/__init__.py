@@ -13,7 +13,7 @@ from tripoint_dense_cpu import _arrays
 from tripoint_dense_cpu._arrays import dtype_name, numpy_dtype
 from tripoint_dense_cpu._windows import window_taps
 
-__all__ = ["backend", "numpy_dtype", "window_taps"]
+__all__ = ["backend", "number", "numpy_dtype", "window_taps"]
 
 
 def _describe(p: Any) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def _moved(fn: FunctionType, room: dict[str, Any]) -> FunctionType:
     return made
 
 
-_number = silent(_arrays.number)
+number = silent(_arrays.number)
 
 
 def _raises(number: Any, dtype: Any) -> bool:
@@ -131,8 +131,8 @@ def _beside_bfloat16(fn: Callable[..., Any]) -> Callable[..., Any]:
     # To NumPy bfloat16 is no dtype of its own, so that a Python number would make a float32 of it.
     def kernel(x1: Any, x2: Any) -> Any:
         if isinstance(x1, np.ndarray):
-            return fn(x1, _number(x2, x1.dtype))
-        return fn(_number(x1, x2.dtype), x2)
+            return fn(x1, number(x2, x1.dtype))
+        return fn(number(x1, x2.dtype), x2)
 
     kernel.__name__ = fn.__name__
     return silent(kernel)
@@ -167,7 +167,7 @@ def _into(ufunc: Any) -> Callable[..., Any]:
         # here, but not where it works on temporaries or first has to read a number: these it is spared.
         if x2.__class__ is not np.ndarray:
             if x1.dtype.kind == "V":
-                x2 = _number(x2, x1.dtype)
+                x2 = number(x2, x1.dtype)
         elif x1 is not x2 and (x1.base is not None or x2.base is not None) and np.may_share_memory(x1, x2):
             x2 = x2.copy()
         try:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tripoint.errors import AliasError, ArgumentError, DTypeError, IndexingError, ScalarRangeError
+from tripoint.errors import AliasError, ArgumentError, DTypeError, IndexingError, ScalarRangeError, shown
 from tripoint.plugin import DType, Key
 from tripoint_dense_cpu import _conv
 
@@ -83,13 +83,15 @@ def number(value: Any, dtype: np.dtype[Any]) -> Array:
             raise DTypeError(f"{value!r} is no {dtype_name(dtype)}; name a floating dtype")
         value = int(value)
     try:
+        if dtype.kind == "V":
+            value = float(value)  # ml_dtypes reads no int of more than 64 bits
         return np.asarray(value, dtype)
     except FloatingPointError:  # the caller's numpy.seterr; a number is no place to stop for it
         with np.errstate(all="ignore"):
             return np.asarray(value, dtype)
     except OverflowError:
         raise ScalarRangeError(
-            f"the Python number {value} does not fit in {dtype_name(dtype)}; name a wider dtype, or convert first"
+            f"the Python number {shown(value)} does not fit in {dtype_name(dtype)}; name a wider dtype, or convert first"
         ) from None
 
 
@@ -304,10 +306,20 @@ def take(x: Array, indices: Array, *, axis: int) -> Array:
 
 
 def take_back(g: Array, indices: Array, *, shape: Shape, axis: int) -> Array:
-    """Zeros with ``g`` added at positions."""
-    out = np.zeros(shape, g.dtype)
-    np.add.at(out, (*([slice(None)] * axis), indices), g)
-    return out
+    """Zeros with ``g`` added at positions.
+
+    ``add.at`` adds one by one: half precision, and float32 where a position is named often, is accumulated in 64 bits.
+    """
+    often = indices.size > _LONG and np.bincount(indices.reshape(-1).astype(np.intp) % shape[axis]).max() > _LONG
+    dtype = _wider(g.dtype) if often or _wide(g) else g.dtype
+    out = np.zeros(shape, dtype)
+    np.add.at(out, (*([slice(None)] * axis), indices), g.astype(dtype, copy=False))
+    return out.astype(g.dtype, copy=False)
+
+
+def _wider(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of its kind with 64 bits."""
+    return {"f": _float64, "V": _float64, "c": _by_name["complex128"]}.get(dtype.kind, dtype)
 
 
 def assign(x1: Array, x2: Any) -> Array:
@@ -345,9 +357,12 @@ def pow(x1: Any, x2: Any) -> Any:
     try:
         return np.power(x1, x2)
     except ValueError:
-        raise ArgumentError(
-            "pow: integers to a negative power are no integers; convert to a floating dtype first"
-        ) from None
+        np.broadcast(x1, x2)  # raises where the shapes do not go together, which the operator's rule words
+        if np.size(x2) and np.min(x2) < 0:
+            raise ArgumentError(
+                "pow: integers to a negative power are no integers; convert to a floating dtype first"
+            ) from None
+        raise
 
 
 def multiply_back(g: Array, slope: Array) -> Array:
@@ -383,8 +398,11 @@ def _zero_of(dtype: np.dtype[Any]) -> Any:
 
 
 def relu(x: Array) -> Array:
-    """The larger of x and 0."""
-    return np.maximum(x, _zero_of(x.dtype))
+    """The larger of x and 0; of -0.0 it is 0.0."""
+    out = np.maximum(x, _zero_of(x.dtype))
+    if x.itemsize == 2 and x.dtype.kind == "f":
+        out += x.dtype.type(0)  # of two zeros NumPy's maximum for float16 gives the first
+    return out
 
 
 def relu_back(g: Array, x: Array) -> Array:

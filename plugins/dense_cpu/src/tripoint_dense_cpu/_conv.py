@@ -202,6 +202,8 @@ def conv2d_input(
         (o, cg, kh, kw), (sh, sw), (ph, pw), (dh, dw) = weight.shape, stride, padding, dilation
         if g.shape != (n, o, oh, ow):
             raise ValueError(f"gradient of shape {g.shape} where {(n, o, oh, ow)} is expected")
+        if 0 in input_shape:
+            return np.zeros(input_shape, g.dtype)
         if stride == (1, 1):
             flipped = weight.reshape(groups, o // groups, cg, kh, kw)[..., ::-1, ::-1].swapaxes(1, 2)
             # Padding beyond the kernel's reach was seen by no real input: the rows of g that saw only it are dropped.

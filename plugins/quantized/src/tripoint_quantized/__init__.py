@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tripoint as tp
-from tripoint.plugin import Backend, DType, Pattern, real, strided
+from tripoint.plugin import Backend, Capabilities, DType, Pattern, real, strided
 from tripoint_quantized import _affine, _kernels, _ops, _products
 from tripoint_quantized._affine import Affine as Affine
 from tripoint_quantized._affine import QuantizerError as QuantizerError
@@ -34,12 +34,10 @@ def affine(scale: Any, zero_point: Any = 0, dtype: DType = qint8, axis: int | No
         QuantizerError: a scale that is 0, negative, infinite or NaN.
         ScalarRangeError: a zero point out of range.
         ShapeError: lengths that differ, or a list without ``axis``.
-        ArgumentError: no number, or a zero point that is no integer.
+        ArgumentError: no number, a zero point that is no integer, or an axis that is no int.
         DTypeError: not a dtype of this plugin.
     """
-    if not isinstance(dtype, DType):
-        dtype = {"qint8": qint8, "quint8": quint8}.get(dtype, dtype)
-    return _affine.make(scale, zero_point, dtype, axis)
+    return _affine.make(scale, zero_point, dtype, axis, (qint8, quint8))
 
 
 def _describe(q: Quantized) -> dict[str, Any]:
@@ -66,6 +64,14 @@ backend = Backend(
     cheap=False,
     frozen=True,
     summary=_kernels.summary,
+    capabilities=Capabilities(
+        nonfinite=False,
+        make="tp.quantize({x}, tp.affine(0.25, {'qint8': 3, 'quint8': 131}['{dtype}'], dtype='{dtype}'))",
+        lacks={
+            "*": "not computed on quantized integers; dequantize first, x.dequantize()",
+            "from_data": "a quantized tensor needs a quantizer: tp.quantize(x, tp.affine(...))",
+        },
+    ),
 )
 
 _FLOAT = Pattern("cpu", "strided", "float32")

@@ -115,15 +115,19 @@ def _shown(values: Array) -> str:
     return np.array2string(values, separator=", ", threshold=6, edgeitems=2)
 
 
-def make(scale: Any, zero_point: Any, dtype: DType, axis: int | None) -> Affine:
-    """A checked quantizer; see `tripoint_quantized.affine`."""
-    if dtype.name not in RANGES:
-        raise DTypeError(f"affine quantizers are for {', '.join(RANGES)}, not {dtype}")
+def make(scale: Any, zero_point: Any, dtype: Any, axis: Any, known: tuple[DType, ...]) -> Affine:
+    """A checked quantizer of one of the ``known`` dtypes; see `tripoint_quantized.affine`."""
+    found = next((d for d in known if dtype is d or (isinstance(dtype, str) and dtype == d.name)), None)
+    if found is None:
+        raise DTypeError(f"affine quantizers are for {', '.join(RANGES)}, not {shown(dtype)}")
+    dtype = found
     if axis is not None:
         try:
+            if isinstance(axis, bool):
+                raise TypeError
             axis = index(axis)
         except TypeError:
-            raise ArgumentError(f"axis must be an int or None, not {axis!r}") from None
+            raise ArgumentError(f"axis must be an int or None, not {shown(axis)}") from None
     scales, zero_points = _numbers(scale, "scale", axis), _numbers(zero_point, "zero_point", axis)
     if axis is not None:
         counts = {len(v) for v in (scales, zero_points) if v.ndim}
@@ -145,11 +149,15 @@ def make(scale: Any, zero_point: Any, dtype: DType, axis: int | None) -> Affine:
 
 def _numbers(value: Any, name: str, axis: int | None) -> Array:
     """A number, or where channels are allowed a sequence of them, as an array of objects or numbers."""
-    found = np.asarray(value.tolist() if isinstance(value, Tensor) else value)
+    wanted = f"{name} must be a real number{' or one per channel' * (axis is not None)}, not {shown(value)}"
+    try:
+        found = np.asarray(value.tolist() if isinstance(value, Tensor) else value)
+    except (ValueError, TypeError):  # lists of different lengths, and whatever else is no array
+        raise ArgumentError(wanted) from None
     # Integers of more than 64 bits are objects to NumPy; what is wrong with them is their size.
     whole = found.dtype.kind == "O" and all(type(v) is int for v in found.flat)
     if found.size and found.dtype.kind not in "iuf" and not whole:
-        raise ArgumentError(f"{name} must be a real number{' or one per channel' * (axis is not None)}, not {value!r}")
+        raise ArgumentError(wanted)
     if found.ndim > (axis is not None):
         hint = "; axis= says along which axis channels lie" if axis is None else ""
         raise ShapeError(f"{name} has shape {found.shape}; it must be {'one number' if axis is None else 'flat'}{hint}")

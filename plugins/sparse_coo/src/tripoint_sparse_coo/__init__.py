@@ -7,7 +7,19 @@ from typing import Any
 import numpy as np
 
 import tripoint as tp
-from tripoint.plugin import Backend, Layout, Tensor, key, operators, payload, row_of, scalar, strided, wrap
+from tripoint.plugin import (
+    Backend,
+    Capabilities,
+    Layout,
+    Tensor,
+    key,
+    operators,
+    payload,
+    row_of,
+    scalar,
+    strided,
+    wrap,
+)
 from tripoint_sparse_coo import _indexing, _kernels, _ops, _products
 from tripoint_sparse_coo import sparse as sparse
 from tripoint_sparse_coo._coo import COO, coalesce
@@ -56,6 +68,19 @@ backend = Backend(
     cheap=False,
     frozen=True,
     summary=_kernels.summary,
+    capabilities=Capabilities(
+        lacks={
+            "*": "its result would be dense, or it is not written for COO yet; convert first, x.to(layout='strided')",
+            "*.broadcast": "sparse operands are not broadcast against each other; their shapes must be equal",
+            "add.scalar": "a number added to what is not stored makes it dense; convert first, x.to(layout='strided')",
+            "subtract.scalar": "a number added to what is not stored makes it dense; convert first, x.to(layout='strided')",
+            "matmul.1-d": "a sparse operand of a product is a matrix; a vector is written as one, x[None] or x[:, None]",
+            "matmul.3-d": "a sparse operand of a product is a matrix; stacks are not written yet",
+            "matmul.4-d": "a sparse operand of a product is a matrix; stacks are not written yet",
+            "softmax": "every element of its result is above 0, so that it is dense; convert first, x.to(layout='strided')",
+            "log_softmax": "no element of its result is 0, so that it is dense; convert first, x.to(layout='strided')",
+        },
+    ),
 )
 
 backend.to("cpu.strided")(_kernels.densify)
@@ -71,10 +96,10 @@ backend.kernels(
     matmul=_products.matmul_sparse,
     negative=_kernels.negative,
     permute_dims=_kernels.permute_dims,
-    matrix_transpose=_kernels.matrix_transpose,
     getitem=_indexing.getitem,
     getitem_back=_indexing.getitem_back,
 )
+backend.kernel("matrix_transpose", check_first=True)(_kernels.matrix_transpose)
 backend.factory(_kernels.on_stored)
 backend.kernel("sum", out=strided)(_kernels.sum_axes)
 # There is no largest or smallest of nothing, which the operator's rule says.

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tripoint.errors import IndexingError, shown
+
 Array = np.ndarray[Any, np.dtype[Any]]
 Shape = tuple[int, ...]
 
@@ -61,6 +63,22 @@ class COO:
 def make(shape: Shape, indices: Array, values: Array) -> COO:
     """A COO whose flag is found by looking at the indices; linear in their number."""
     return COO(shape, indices, values, is_canonical(indices))
+
+
+def check_positions(indices: Array, shape: Shape) -> None:
+    """Refuse positions outside of a shape, one row of ``indices`` an axis; linear in their number.
+
+    `tripoint.sparse.coo_trusted` takes them unseen, and compiled code would read memory at them.
+
+    Raises:
+        IndexingError: a position is negative or out of range.
+    """
+    for axis, (row, size) in enumerate(zip(indices, shape, strict=True)):
+        if row.size and (row.min() < 0 or row.max() >= size):
+            at = int(np.flatnonzero((row < 0) | (row >= size))[0])
+            bad = int(row[at])
+            word = "is negative; indices count from 0" if bad < 0 else f"is out of range: sizes are {shape}"
+            raise IndexingError(f"index {shown(bad)} of entry {at} in dimension {axis} (size {size}) {word}")
 
 
 def is_canonical(indices: Array) -> bool:
@@ -130,8 +148,11 @@ def locate(pattern: Array, within: Array) -> Array:
     both = np.concatenate([within, pattern], axis=1)
     order = order_of(both)
     pairs = np.flatnonzero(repeats(both[:, order]))
-    # Within either part no column repeats and the sort is stable, so a pair is (within, pattern).
-    out[order[pairs + 1] - count] = order[pairs]
+    first, second = order[pairs], order[pairs + 1]
+    # Within either part no column repeats and the sort is stable, so a pair is (within, pattern); where either part was
+    # said to be canonical and is not, other pairs are left out.
+    met = (first < count) & (second >= count)
+    out[second[met] - count] = first[met]
     return out
 
 
@@ -144,8 +165,13 @@ def read_at(dense: Array, indices: Array) -> Array:
     """Elements of ``dense``, broadcast to as many axes as ``indices`` has rows, at these positions: shape (nnz,).
 
     The broadcast array is never formed.
+
+    Raises:
+        IndexingError: a position outside of the array.
     """
     lead = len(indices) - dense.ndim
+    used = [i for i, size in enumerate(dense.shape) if size != 1]
+    check_positions(indices[[lead + i for i in used]], tuple(dense.shape[i] for i in used))
     where = tuple(
         np.zeros(indices.shape[1], np.int64) if size == 1 else axis
         for size, axis in zip(dense.shape, indices[lead:], strict=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tripoint.errors import IndexingError
-from tripoint_sparse_coo._coo import COO, Array, Shape, make
+from tripoint_sparse_coo._coo import COO, Array, Shape, check_positions, make
 
 Key = tuple[Any, ...]
 
@@ -79,6 +79,7 @@ def take_back(g: COO, indices: Array, *, shape: Shape, axis: int) -> COO:
     """The entries of ``g`` at the positions that `take` read; those that meet add up."""
     flat = _positions(indices, shape[axis], axis)
     stop = axis + indices.ndim
+    check_positions(g.indices[axis:stop], indices.shape)
     where = np.zeros(g.nnz, np.int64)
     for at, size in zip(g.indices[axis:stop], indices.shape, strict=True):
         where = where * size + at

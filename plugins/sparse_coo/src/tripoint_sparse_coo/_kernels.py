@@ -11,8 +11,20 @@ import numpy as np
 import tripoint as tp
 from tripoint.errors import DTypeError, LayoutError, ShapeError, SizeError
 from tripoint.plugin import DType, Key, Row, Tensor, key, payload, strided, wrap
-from tripoint_dense_cpu import numpy_dtype
-from tripoint_sparse_coo._coo import COO, Array, Shape, apply, coalesce, locate, make, read_at, runs, same_pattern
+from tripoint_dense_cpu import number, numpy_dtype
+from tripoint_sparse_coo._coo import (
+    COO,
+    Array,
+    Shape,
+    apply,
+    check_positions,
+    coalesce,
+    locate,
+    make,
+    read_at,
+    runs,
+    same_pattern,
+)
 
 # Conversion ----------------------------------------------------------------------------------------------------------
 
@@ -22,11 +34,13 @@ def densify(x: COO) -> Array:
 
     Raises:
         SizeError: more elements than fit in 63 bits.
+        IndexingError: a position outside of the shape.
     """
     if math.prod(x.shape) > 2**63 - 1:
         raise SizeError(
             f"a strided tensor of shape {x.shape} would have {math.prod(x.shape)} elements, more than fit in 63 bits"
         )
+    check_positions(x.indices, x.shape)
     x = coalesce(x)
     out = np.zeros(x.shape, x.values.dtype)
     if x.nnz:
@@ -58,7 +72,7 @@ def astype(x: COO, *, target: Key) -> COO:
         DTypeError: complex to real, which would drop the imaginary parts.
     """
     dtype = numpy_dtype(target.dtype)
-    if x.values.dtype.kind == "c" and dtype.kind != "c":
+    if x.values.dtype.kind == "c" and dtype.kind not in "cb":
         raise DTypeError(
             f"converting {x.values.dtype} to {dtype} drops the imaginary parts; tripoint.abs(x) gives the magnitude"
         )
@@ -126,12 +140,12 @@ def multiply_dense_sparse(x1: Array, x2: COO) -> COO:
 
 def multiply_sparse_scalar(x1: COO, x2: Any) -> COO:
     """Values times a number."""
-    return x1.with_values(apply(np.multiply, x1.values, x2))
+    return x1.with_values(apply(np.multiply, x1.values, number(x2, x1.values.dtype)))
 
 
 def multiply_scalar_sparse(x1: Any, x2: COO) -> COO:
     """Values times a number."""
-    return x2.with_values(apply(np.multiply, x1, x2.values))
+    return multiply_sparse_scalar(x2, x1)
 
 
 def multiply_sparse(x1: COO, x2: COO) -> COO:
@@ -277,6 +291,7 @@ def restored(values: Array, pattern: COO) -> COO:
 
 def sum_axes(x: COO, *, axis: Shape, keepdims: bool, target: Key) -> Array:
     """Strided sums over axes, in the result's dtype."""
+    check_positions(x.indices, x.shape)
     x = coalesce(x)  # before the dtype widens: bool and small integers add up to another number in a wider dtype
     dtype = numpy_dtype(target.dtype)
     kept = [i for i in range(len(x.shape)) if i not in axis]
@@ -289,6 +304,7 @@ def extreme(ufunc: Any) -> Callable[..., Array]:
     """A kernel of ``max`` or ``min``: strided results over axes, in which what is not stored counts as 0."""
 
     def kernel(x: COO, *, axis: Shape, keepdims: bool) -> Array:
+        check_positions(x.indices, x.shape)
         x = coalesce(x)
         kept = [i for i in range(len(x.shape)) if i not in axis]
         order, starts = runs(x.indices[kept])

@@ -1,0 +1,77 @@
+"""Times of the operators of a backend, made from the same records as the checks."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable
+from time import perf_counter
+from typing import Any
+
+from tripoint.conformance.checks.values import program
+from tripoint.conformance.records import RECORDS, Record, Sample
+from tripoint.conformance.script import Script
+from tripoint.conformance.target import Target
+from tripoint.errors import TripointError
+
+_ROUNDS = 5
+
+
+def timed(target: Target, record: Record) -> tuple[str, str, float] | str:
+    """dtype, call and seconds of the first sample that works, the best of several rounds; else why there is none."""
+    reason = "no sample fits"
+    for dtype in ("float32", *record.dtypes):
+        if dtype not in target.dtypes or dtype not in record.dtypes:
+            continue
+        for sample in record.samples(dtype):
+            if target.takes(sample):
+                try:
+                    script, _ = program(target, record.operator, sample, dtype, kind=record.kind)
+                    script.run()
+                except TripointError as error:
+                    reason = (str(error).splitlines() or [type(error).__name__])[0]
+                else:
+                    return target.label(dtype), _shapes(sample), _best(script)
+                break
+    return reason
+
+
+def _shapes(sample: Sample) -> str:
+    return " ".join("x".join(map(str, a.shape)) or "()" for a in sample.arrays())
+
+
+def _best(script: Script) -> float:
+    names, last = script.names, script.lines[-1].removeprefix("out = ")
+    code = compile(last, "<conformance>", "eval")
+    times = []
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        for _ in range(_ROUNDS):
+            count, seconds = 50, 0.0
+            while seconds < 0.002:
+                count *= 2
+                start = perf_counter()
+                for _ in range(count):
+                    eval(code, names)
+                seconds = perf_counter() - start
+            times.append(seconds / count)
+    finally:
+        if enabled:
+            gc.enable()
+    return min(times)
+
+
+def bench(backend: str, operators: Iterable[str] | None = None) -> str:
+    """A table of what small calls cost on a backend: mostly what is paid per call, whatever the size."""
+    target = Target(backend)
+    rows: list[Any] = []
+    for name in operators or RECORDS:
+        found = timed(target, RECORDS[name])
+        rows.append((name, *found) if isinstance(found, tuple) else (name, found))
+    lines = [f"{'operator':20} {'dtype':10} {'shapes':24} microseconds"]
+    for row in rows:
+        if len(row) == 4:
+            lines.append(f"{row[0]:20} {row[1]:10} {row[2]:24} {row[3] * 1e6:.2f}")
+        else:
+            lines.append(f"{row[0]:20} {row[1][:90]}")
+    return "\n".join(lines)

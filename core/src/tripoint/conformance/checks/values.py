@@ -1,0 +1,280 @@
+"""Tiers 0 to 3: what operators compute, on which point, with which shape, and what they refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tripoint import errors, kernels
+from tripoint.conformance.records import Bad, Record, Sample
+from tripoint.conformance.reference import reductions as ref
+from tripoint.conformance.reference.values import ALL, Array
+from tripoint.conformance.script import Script, Unsupported, agree, missing
+from tripoint.conformance.target import Target
+from tripoint.errors import NoKernelError, TripointError
+from tripoint.schema import Row, rows
+from tripoint.tensor import Tensor
+
+
+def named(operator: str) -> str:
+    """How a program names an operator: ``tp.add``, or by its entry in the table of operators."""
+    import tripoint
+
+    if operator == "from_data":  # which asarray calls where there is a kernel, and does without where there is none
+        return "tp.asarray"
+    there = vars(tripoint).get(operator)
+    return f"tp.{operator}" if there is rows[operator].call else f'operators()["{operator}"]'
+
+
+def written_call(operator: str, words: list[str], meta: dict[str, Any], place: str = "") -> str:
+    """A call as it is written in a program."""
+    named_words = [repr(v) if name == "data" else f"{name}={v!r}" for name, v in meta.items()]
+    return f"{named(operator)}({', '.join([*words, *named_words, *([place] if place else [])])})"
+
+
+def program(
+    target: Target, operator: str, sample: Sample, dtype: str, *, form: str = "", kind: str = "", name: str = ""
+) -> tuple[Script, list[tuple[str, Array]]]:
+    """A program that makes the operands of a sample and calls the operator, and the names of its tensors.
+
+    Args:
+        form: how operands are views, see `as_view`.
+        kind: of the record; ``create`` names the point in the call.
+        name: under which it reports, if not under the operator's.
+    """
+    row = rows[operator]
+    script = Script(name or operator, target.label(dtype))
+    words: list[str] = []
+    tensors: list[tuple[str, Array]] = []
+
+    def operand(name: str, array: Array) -> str:
+        script.add(f"{name} = {as_view(target, array, form)}")
+        tensors.append((name, array))
+        return name
+
+    for param, value in zip(row.operands, sample.operands, strict=False):
+        called = "result" if param.name == "out" else param.name
+        if isinstance(value, list):
+            words.append(f"[{', '.join(operand(f'{called}{i}', a) for i, a in enumerate(value))}]")
+        else:
+            words.append(operand(called, value) if isinstance(value, Array) else repr(value))
+    if kind == "export":
+        script.add(f"out = {words[0]}.tolist()")
+    else:
+        own = sample.meta.get("dtype", dtype)
+        meta = {k: v for k, v in sample.meta.items() if k != "dtype"} if kind == "create" else sample.meta
+        script.add(f"out = {written_call(operator, words, meta, target.place(own) if kind == 'create' else '')}")
+    return script, tensors
+
+
+def as_view(target: Target, array: Array, form: str) -> str:
+    """An expression that makes a tensor; with a form, as a view of one that holds its elements in another order."""
+    from tripoint.conformance.reference import manipulation as ref
+
+    if not form or array.role != "element" or array.dtype not in target.dtypes or not array.shape or 0 in array.shape:
+        return target.written(array)
+    if form == "reversed":
+        return f"tp.flip({target.written(ref.flip(array))})"
+    if form == "turned":
+        if array.ndim < 2:
+            return target.written(array)
+        return f"tp.matrix_transpose({target.written(ref.matrix_transpose(array))})"
+    doubled = ref.concat([ref.expand_dims(array, array.ndim)] * 2, array.ndim)
+    wide = Array(array.dtype, (*array.shape[:-1], array.shape[-1] * 2), doubled.data)
+    return f"{target.written(wide)}[..., ::2]"
+
+
+def judge(target: Target, script: Script, error: BaseException, tags: set[str], dtype: str, want: str) -> Exception:
+    """What an error of a call that should have worked means: a lack that is declared or derived, or a failure."""
+    name = missing(error)
+    lack = target.lack(script.operator, dtype, tags)
+    if isinstance(error, NoKernelError):
+        # What kind of call it was is not why. The operator itself is, or one that it is made of, or one of the check's own.
+        own = target.lack(script.operator, dtype, set(), made_of=False)
+        inside = script.operator in (error.operator, *error.chain)
+        if not inside or own is None or own[0] == "*":
+            own = target.lack(error.operator, dtype, set(), made_of=False) or own
+        lack = own or lack
+    excused = isinstance(error, TripointError) and not isinstance(error, errors.PluginError)
+    if lack is not None and excused and (lack[0] != "*" or name is not None):
+        return Unsupported(lack[1], lack[0])
+    if name is not None and target.said.lacks is None:
+        return Unsupported(f"no kernel for {name} here" if name != script.operator else "no kernel registered")
+    return script.raised(error, want)
+
+
+def check_sample(target: Target, record: Record, sample: Sample, dtype: str, form: str = "") -> str | None:
+    """One call: its values, point, shape and class of payload, and that operands stay as they are.
+
+    Gives the entry of the capabilities under which the call would have been excused, if there is one.
+
+    Raises:
+        ConformanceFailure: it does not do what the contract says.
+        Unsupported: it was refused, as declared.
+    """
+    tags = sample.tags | ({"view"} if form else set())
+    want = expected(record, sample, dtype)
+    script, tensors = program(target, record.operator, sample, dtype, form=form, kind=record.kind)
+    try:
+        names = script.run()
+    except Exception as error:
+        if isinstance(error, NoKernelError) and want.dtype not in target.dtypes and not target.opaque:
+            raise Unsupported(f"the result is {want.dtype}, which the backend does not hold") from None
+        raise judge(target, script, error, tags, dtype, f"{want.dtype} {want.shape}") from None
+    out = names["out"]
+    if record.kind != "export":
+        _check_point(target, rows[record.operator], script, out, want)
+    if not target.said.elements:
+        return None
+    if record.operator not in ("empty", "empty_like"):
+        _check_elements(target, record, script, out, want, dtype, tags)
+    for name, array in tensors:
+        if not agree(script.read(name), array.nested()):
+            raise script.failure(f"changed its operand {name}", f"{name}.tolist()", script.read(name), array.nested())
+    if (
+        target.mutation
+        and rows[record.operator].aliases == "never"
+        and record.kind not in ("convert", "export", "alias")
+    ):
+        _check_alone(script, names, tensors)
+    found = target.lack(record.operator, dtype, tags)
+    return found[0] if found is not None else None
+
+
+def check_fed(target: Target, record: Record, sample: Sample, dtype: str) -> None:
+    """The sum of what an operator gives: whatever a payload holds beside its elements must not count.
+
+    Raises:
+        ConformanceFailure, Unsupported: as any check.
+    """
+    want = ref.sum(expected(record, sample, dtype))
+    script, _ = program(target, record.operator, sample, dtype)
+    script.add("fed = tp.sum(out)")
+    try:
+        script.run()
+    except Exception as error:
+        raise judge(target, script, error, sample.tags, dtype, "a sum") from None
+    tolerance = target.tolerance(record.operator, dtype, sample.tags, 8 * record.tolerance(want.dtype))
+    if target.said.elements and not agree(script.read("fed"), want.nested(), tolerance):
+        raise script.failure("its result adds up to something else", "fed.tolist()", script.read("fed"), want.nested())
+
+
+def expected(record: Record, sample: Sample, dtype: str) -> Array:
+    """What the reference gives."""
+    if record.kind == "create":
+        meta = {k: v for k, v in sample.meta.items() if k != "copy"}
+        if record.operator == "empty":
+            meta["shape"] = meta.pop("shape")
+            from tripoint.conformance.reference.manipulation import filled
+
+            return filled(0, meta["shape"], dtype)
+        return record.reference(**{"dtype": dtype, **meta})
+    if record.operator == "empty_like":
+        return sample.operands[0]  # type: ignore[no-any-return]
+    return record.reference(*sample.operands, **sample.meta)
+
+
+def _check_point(target: Target, row: Row, script: Script, out: Any, want: Array) -> None:
+    if not isinstance(out, Tensor):
+        raise script.failure("gave no tensor", "type(out).__name__", type(out).__name__, "Tensor")
+    key = out._key
+    point = kernels.find_point(key)
+    if point is not None and not isinstance(out._payload, point.payload):
+        have = type(out._payload).__name__
+        raise script.failure(f"the payload is a {have}", "type(out._payload).__name__", have, point.payload.__name__)
+    if tuple(out.shape) != want.shape or type(out.shape) is not tuple:
+        raise script.failure("wrong shape", "out.shape", out.shape, want.shape)
+    allowed = (want.dtype, target.opaque) if target.opaque and want.dtype in target.dtypes else (want.dtype,)
+    if key.dtype.name not in allowed:
+        raise script.failure("wrong dtype", "str(out.dtype)", str(key.dtype), want.dtype)
+    if str(key.device) != target.device:
+        raise script.failure("wrong device", "str(out.device)", str(key.device), target.device)
+    layouts = (target.layout, "strided")
+    if key.layout.name not in layouts or (target.layout == "strided" and key.layout.name != "strided"):
+        raise script.failure("wrong layout", "str(out.layout)", str(key.layout), target.layout)
+    if point is not None and point.describe is not None:
+        said = point.describe(out._payload).get("dtype")
+        if said is not None and said is not key.dtype:
+            raise script.failure(
+                "the payload has another dtype than the tensor",
+                "str(out.dtype), out._payload",
+                str(said),
+                str(key.dtype),
+            )
+
+
+def _check_elements(
+    target: Target, record: Record, script: Script, out: Any, want: Array, dtype: str, tags: set[str]
+) -> None:
+    have = out if record.kind == "export" else script.read("out")
+    usual = record.tolerance(want.dtype)
+    if want.dtype != dtype and dtype in ("float16", "bfloat16"):
+        usual = max(usual, record.tolerance(dtype))
+    tolerance = target.tolerance(record.operator, dtype, tags, usual)
+    zeros = record.exact_zero and want.dtype not in ("complex64", "complex128") and target.opaque is None
+    zeros = zeros and target.layout == "strided"  # what a layout does not store has no sign
+    if not agree(have, want.nested(), tolerance, zeros):
+        raise script.failure(
+            "wrong elements", "out" if record.kind == "export" else "out.tolist()", have, want.nested()
+        )
+
+
+def _check_alone(script: Script, names: dict[str, Any], tensors: list[tuple[str, Array]]) -> None:
+    import tripoint
+
+    for name, array in tensors:
+        if (
+            0 not in array.shape
+            and names["out"] is not names[name]
+            and tripoint.shares_memory(names["out"], names[name])
+        ):
+            raise script.failure(f"the result shares memory with {name}", f"tp.shares_memory(out, {name})", True, False)
+
+
+def check_bad(target: Target, record: Record, bad: Bad) -> None:
+    """One call that must be refused.
+
+    Raises:
+        ConformanceFailure: it was not, or by an error of another class, or it changed an operand.
+        Unsupported: the operator is declared lacking.
+    """
+    sample = bad.sample
+    arrays = [a for a in sample.arrays() if a.role == "element"]
+    dtype = arrays[0].dtype if arrays else sample.meta.get("dtype", target.dtypes[0])
+    script, tensors = program(target, record.operator, sample, dtype, kind=record.kind)
+    refused(target, script, bad.error, dtype, sample.tags)
+    if not target.said.elements:
+        return
+    call = script.lines[-1]
+    for name, array in tensors:
+        have = script.read(name)
+        if not agree(have, array.nested()):
+            tried = ["try:", f"    {call}", "except tp.errors.TripointError:", "    pass"]
+            raise script.failure(f"changed {name} before it refused", f"{name}.tolist()", have, array.nested(), tried)
+
+
+def refused(target: Target, script: Script, error: str, dtype: str, tags: set[str]) -> None:
+    """Run a program whose last line must be refused by this class of error.
+
+    Raises:
+        ConformanceFailure: it is not.
+        Unsupported: the operator is declared lacking.
+    """
+    try:
+        script.run()
+    except Exception as raised:
+        if isinstance(raised, getattr(errors, error)):
+            return
+        meant = judge(target, script, raised, tags, dtype, error)
+        raise (meant if isinstance(meant, Unsupported) else script.refusal(raised, error)) from None
+    raise script.refusal(None, error)
+
+
+def relevant(target: Target, bad: Bad) -> bool:
+    """Whether an error sample can be tried on a backend."""
+    if bad.by_value and not target.said.elements:
+        return False
+    low, high = target.said.ranks
+    arrays = [a for a in bad.sample.arrays() if a.role == "element"]
+    fits = all(low <= a.ndim and (high is None or a.ndim <= high) for a in arrays)
+    used = {a.dtype for a in arrays} | {d for d in (bad.sample.meta.get("dtype"),) if d in ALL}
+    return fits and used <= set(target.dtypes)

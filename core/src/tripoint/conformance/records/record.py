@@ -1,0 +1,202 @@
+"""What the kit knows of one operator, and the numbers that samples are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tripoint.conformance.reference.values import ALL, EPS, FLOATS, INEXACT, KIND, Array, Shape
+
+Samples = Callable[[str], "list[Sample]"]
+
+nan, inf = math.nan, math.inf
+
+
+class Sample:
+    """Operands and metadata of one call, as a user writes them.
+
+    Attributes:
+        operands: each an Array, a Python number, ``None``, or a list of Arrays.
+        meta: metadata by name.
+        tags: kinds of call that a backend may declare it lacks: ``broadcast``, ``scalar``, ``empty``, ``nonfinite``, ``mixed``
+            (dtypes), and ``0-d``, ``1-d`` and so on by the numbers of axes of its arrays.
+    """
+
+    __slots__ = ("meta", "operands", "tags")
+
+    def __init__(self, *operands: Any, **meta: Any) -> None:
+        self.operands = operands
+        self.meta = meta
+        arrays = list(self.arrays())
+        elements = [a for a in arrays if a.role == "element"]
+        self.tags = {
+            name
+            for name, holds in {
+                "broadcast": len({a.shape for a in elements}) > 1,
+                "scalar": any(isinstance(v, (bool, int, float, complex)) for v in operands),
+                "empty": any(0 in a.shape for a in arrays),
+                "nonfinite": any(
+                    not math.isfinite(abs(v)) for a in elements for v in a.data if KIND[a.dtype] in _PARTS
+                ),
+                "mixed": len({a.dtype for a in elements}) > 1,
+            }.items()
+            if holds
+        } | {f"{a.ndim}-d" for a in elements}
+
+    def arrays(self) -> Iterator[Array]:
+        """Every array among the operands."""
+        for value in self.operands:
+            if isinstance(value, Array):
+                yield value
+            elif isinstance(value, list):
+                yield from value
+
+    def replaced(self, change: Callable[[Array], Array]) -> Sample:
+        """The same call with every array of elements changed."""
+
+        def one(value: Any) -> Any:
+            if isinstance(value, Array):
+                return change(value) if value.role == "element" else value
+            return [one(v) for v in value] if isinstance(value, list) else value
+
+        return Sample(*map(one, self.operands), **self.meta)
+
+
+_PARTS = ("float", "complex")
+
+
+class Bad:
+    """A call that must be refused, and by which class of `tripoint.errors`.
+
+    ``by_value`` says that only the elements show what is wrong, so that a device without elements cannot know.
+    """
+
+    __slots__ = ("by_value", "error", "sample")
+
+    def __init__(self, error: str, *operands: Any, by_value: bool = False, **meta: Any) -> None:
+        self.error = error
+        self.by_value = by_value
+        self.sample = Sample(*operands, **meta)
+
+
+class Record:
+    """What drives every check of one operator.
+
+    Args:
+        operator: qualified name.
+        reference: function of the operands and the metadata giving the Array that should come out.
+        samples: function of a dtype giving calls.
+        tier: where values are checked: 0 to 3.
+        dtypes: the dtypes of its first operand.
+        ulps: how many units in the last place results of floating dtypes may be off.
+        errors: function giving calls that must be refused.
+        gradients: function of a floating dtype giving calls with no kink near them; ``None``: no gradient is checked.
+        ties: function of a floating dtype giving calls at kinks with the gradients that the contract states, one per operand.
+        needs: operators that it is made of, without which it cannot be expected to work.
+        kind: ``elementwise``, ``view``, ``alias`` (the result may share memory), ``create`` (the point is named in the call),
+            ``convert``, ``export`` or empty.
+        exact_zero: the sign of a zero is part of the contract.
+    """
+
+    __slots__ = (
+        "dtypes", "errors", "exact_zero", "gradients", "kind", "needs", "operator", "reference", "samples", "tier", "ties",
+        "ulps",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        operator: str,
+        reference: Callable[..., Array],
+        samples: Samples,
+        *,
+        tier: int,
+        dtypes: Sequence[str] = ALL,
+        ulps: float = 1,
+        errors: Callable[[], list[Bad]] = list,
+        gradients: Samples | None = None,
+        ties: Callable[[str], list[tuple[Sample, list[Any]]]] | None = None,
+        needs: tuple[str, ...] = (),
+        kind: str = "",
+        exact_zero: bool = False,
+    ) -> None:
+        self.operator = operator
+        self.reference = reference
+        self.samples = samples
+        self.tier = tier
+        self.dtypes = tuple(dtypes)
+        self.ulps = ulps
+        self.errors = errors
+        self.gradients = gradients
+        self.ties = ties
+        self.needs = needs
+        self.kind = kind
+        self.exact_zero = exact_zero
+
+    def tolerance(self, dtype: str) -> float:
+        """How far a result of this dtype may be off, as a part of the largest element."""
+        return self.ulps * EPS[dtype] if dtype in INEXACT else 0.0
+
+    def __repr__(self) -> str:
+        return f"<record {self.operator}, tier {self.tier}>"
+
+
+# Numbers -------------------------------------------------------------------------------------------------------------
+
+
+def _steps(count: int, seed: int) -> list[int]:
+    """Integers from 0 to 16 that look random and are the same everywhere."""
+    out, state = [], seed * 7919 + 12345
+    for _ in range(count):
+        state = (state * 1103515245 + 12345) % 2**31
+        out.append((state >> 16) % 17)
+    return out
+
+
+def numbers(dtype: str, *shape: int, seed: int = 0, kind: str = "any") -> Array:
+    """Numbers that every dtype of a kind holds exactly, zeros among them.
+
+    Args:
+        kind: ``any``; ``nonzero``; ``positive``; ``distinct``, of both signs with none near another or near 0.
+    """
+    count = math.prod(shape)
+    steps = _steps(count, seed + count)
+    if kind == "distinct":
+        order = sorted(range(count), key=lambda i: (_steps(i + 1, seed)[-1], i))
+        steps = [8 + (i + 1) * (1 if i % 2 else -1) for i in order]
+    sort = KIND[dtype]
+    if sort == "bool":
+        return Array(dtype, shape, [s % 3 > 0 for s in steps])
+    if kind == "positive":
+        steps = [s + 9 for s in steps]
+    elif kind == "nonzero":
+        steps = [s + 1 if s >= 8 else s for s in steps]
+    if sort == "uint":
+        return Array(dtype, shape, [abs(s - 8) if kind == "nonzero" else s for s in steps])
+    if sort == "int":
+        return Array(dtype, shape, [s - 8 for s in steps])
+    data = [(s - 8) / 4 for s in steps]
+    if sort == "complex":
+        parts = _steps(count, seed + 77)
+        return Array(dtype, shape, [complex(a, (p - 8) / 4) for a, p in zip(data, parts, strict=True)])
+    return Array(dtype, shape, data)
+
+
+def given(dtype: str, *data: Any) -> Array:
+    """A vector of these numbers."""
+    return Array(dtype, (len(data),), data)
+
+
+def index(*data: int, shape: Shape | None = None) -> Array:
+    """Positions or labels."""
+    return Array("int64", (len(data),) if shape is None else shape, data, role="index")
+
+
+def special(dtype: str) -> Array:
+    """NaN, infinities, zeros of both signs and two usual numbers; only for floating dtypes."""
+    return given(dtype, nan, inf, -inf, 0.0, -0.0, 1.5, -2.0)
+
+
+def is_float(dtype: str) -> bool:
+    """Whether a dtype is a real floating one."""
+    return dtype in FLOATS

@@ -1,0 +1,188 @@
+"""Checks are short programs: what the kit runs is what it prints for pasting when it fails."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tripoint.errors import NoKernelError, TripointError
+
+_OPERATORS = "from tripoint.plugin import operators"
+_NUMBERS = 'nan, inf = float("nan"), float("inf")'
+
+
+class ConformanceFailure(TripointError):
+    """A backend does not do what the contract says.
+
+    Attributes:
+        operator, dtype: what was checked.
+        what: one line.
+        got, want: what came out and what should have, if the check compares two things.
+        reproducer: a program of at most 12 lines that shows it.
+    """
+
+    def __init__(
+        self, operator: str, dtype: str, what: str, reproducer: str, got: object = None, want: object = None
+    ) -> None:
+        super().__init__(operator, dtype, what)
+        self.operator = operator
+        self.dtype = dtype
+        self.what = what
+        self.reproducer = reproducer
+        self.got = got
+        self.want = want
+
+    @classmethod
+    def of(cls, operator: str, what: str) -> ConformanceFailure:
+        """Several failures of an operator as one, already written out."""
+        return cls(operator, "", what, "")
+
+    def __str__(self) -> str:
+        return f"{self.operator} [{self.dtype}]: {self.what}\n\n{self.reproducer}\n" if self.dtype else self.what
+
+
+class Unsupported(TripointError):
+    """What was checked is declared lacking, or has no kernel.
+
+    Attributes:
+        reason: why, as the author says it.
+        entry: the entry of the capabilities that says so, or an empty string.
+    """
+
+    def __init__(self, reason: str, entry: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.entry = entry
+
+
+class Script:
+    """Lines of a program about one operator and dtype."""
+
+    def __init__(self, operator: str, dtype: str) -> None:
+        self.operator = operator
+        self.dtype = dtype
+        self.lines: list[str] = []
+        self.names: dict[str, Any] = {}
+
+    def add(self, *lines: str) -> Script:
+        """Append lines."""
+        self.lines += lines
+        return self
+
+    def text(self, *more: str) -> str:
+        """The program with what it needs to start with, and more lines behind."""
+        body = [*self.lines, *more]
+        joined = "\n".join(body)
+        head = ["import tripoint as tp"]
+        if "operators()" in joined:
+            head.append(_OPERATORS)
+        if "nan" in joined or "inf" in joined:
+            head.append(_NUMBERS)
+        return "\n".join([*head, *body])
+
+    def run(self) -> dict[str, Any]:
+        """Run the program and give its names."""
+        self.names = {"__name__": "reproducer"}
+        exec(compile(self.text(), "<conformance>", "exec"), self.names)
+        return self.names
+
+    def read(self, name: str) -> Any:
+        """The elements of a tensor of the program.
+
+        Raises:
+            ConformanceFailure: they cannot be read.
+        """
+        try:
+            return self.names[name].tolist()
+        except Exception as error:
+            self.add(f"{name}.tolist()")
+            raise self.raised(error, "the elements") from None
+
+    def failure(
+        self, what: str, got: str, have: object, want: object, instead: Sequence[str] = ()
+    ) -> ConformanceFailure:
+        """What to raise when the expression ``got`` gives ``have`` in place of ``want``; ``instead`` replaces the last line."""
+        script = Script(self.operator, self.dtype)
+        script.lines = [*self.lines[: len(self.lines) - bool(instead)], *instead]
+        text = script.text(f'print("got ", {got})', f'print("want", {want!r})')
+        return ConformanceFailure(self.operator, self.dtype, what, text, have, want)
+
+    def raised(self, error: BaseException, want: str) -> ConformanceFailure:
+        """What to raise when the last line raised an error that it should not have."""
+        first = (str(error).splitlines() or [""])[0]
+        text = self.text(f"# raises {type(error).__name__}: {first[:90]}", f"# want {want}"[:110])
+        said = f"raised {type(error).__name__}: {first}"
+        return ConformanceFailure(self.operator, self.dtype, said, text, type(error).__name__, want)
+
+    def refusal(self, error: BaseException | None, want: str) -> ConformanceFailure:
+        """What to raise when the last line was not refused as it should."""
+        have = "no error" if error is None else type(error).__name__
+        lines = [
+            "try:",
+            f"    {self.lines[-1]}",
+            '    print("got  no error")',
+            "except Exception as error:",
+            '    print("got ", type(error).__name__)',
+            f'print("want {want}")',
+        ]
+        script = Script(self.operator, self.dtype)
+        script.lines = [*self.lines[:-1], *lines]
+        what = f"must be refused by {want}, and gave {have}"
+        if error is not None:
+            what += f": {(str(error).splitlines() or [''])[0]}"
+        return ConformanceFailure(self.operator, self.dtype, what, script.text(), have, want)
+
+
+def missing(error: BaseException) -> str | None:
+    """The operator that an error says there is no kernel for, or ``None``."""
+    return error.operator if isinstance(error, NoKernelError) else None
+
+
+# Comparing -----------------------------------------------------------------------------------------------------------
+
+
+def flat(value: Any) -> list[Any]:
+    """The numbers in nested lists."""
+    if isinstance(value, (list, tuple)):
+        return [v for inner in value for v in flat(inner)]
+    return [value]
+
+
+def agree(got: Any, want: Any, tolerance: float = 0.0, zeros: bool = False) -> bool:
+    """Whether nested lists hold the same numbers.
+
+    Args:
+        tolerance: how far numbers may be off, as a part of the largest one wanted, or of 1.
+        zeros: zeros must have the same sign.
+    """
+    if _shape(got) != _shape(want):
+        return False
+    have, wanted = flat(got), flat(want)
+    scale = max([1.0, *[abs(v) for v in wanted if isinstance(v, (float, complex)) and math.isfinite(abs(v))]])
+    return all(_near(g, w, tolerance * scale, zeros) for g, w in zip(have, wanted, strict=True))
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    shape = []
+    while isinstance(value, (list, tuple)):
+        shape.append(len(value))
+        value = value[0] if value else 0
+    return tuple(shape)
+
+
+def _near(got: Any, want: Any, within: float, zeros: bool) -> bool:
+    if not isinstance(got, (bool, int, float, complex)):
+        return False
+    if isinstance(want, complex) or isinstance(got, complex):
+        got, want = complex(got), complex(want)
+        if want != want:  # which part is NaN is nobody's promise
+            return bool(got != got)
+        return _near(got.real, want.real, within, False) and _near(got.imag, want.imag, within, False)
+    if want != want or got != got:
+        return want != want and got != got
+    if isinstance(want, float) and math.isinf(want):
+        return bool(got == want)
+    if zeros and want == 0 and got == 0:
+        return math.copysign(1.0, got) == math.copysign(1.0, want)
+    return bool(got == want or (isinstance(want, float) and abs(got - want) <= within))

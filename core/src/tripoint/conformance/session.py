@@ -1,0 +1,354 @@
+"""What is checked in which order, and the verdicts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tripoint.conformance.checks import golden, gradients, inplace, protocols, values, views
+from tripoint.conformance.records import RECORDS, Record
+from tripoint.conformance.report import Report, Verdict
+from tripoint.conformance.script import ConformanceFailure, Unsupported
+from tripoint.conformance.target import Target, check_words
+from tripoint.errors import ArgumentError
+from tripoint.schema import rows
+
+TIERS = {
+    0: "create, copy, read back, compare",
+    1: "pointwise and promotion",
+    2: "reductions, views, indexing, in-place",
+    3: "linalg and nn",
+    4: "gradients and layers",
+    5: "copy, pickle, save, print, exchange, threads",
+    6: "golden vectors",
+}
+Cases = Iterator[tuple[str, Callable[[], Any]]]
+Checks = Callable[[Target], Cases]
+_FORMS = ("reversed", "turned", "stepped")
+
+
+class Unit:
+    """The checks of one operator (or one promise) in one tier; ``cases`` gives them, each with the dtype it is about."""
+
+    __slots__ = ("cases", "name", "needs", "tier")
+
+    def __init__(
+        self,
+        tier: int,
+        name: str,
+        cases: Checks,
+        needs: tuple[str, ...] = (),
+    ) -> None:
+        self.tier = tier
+        self.name = name
+        self.cases = cases
+        self.needs = needs
+
+    def __repr__(self) -> str:
+        return f"<tier {self.tier}: {self.name}>"
+
+
+def _of_values(record: Record) -> Checks:
+    def cases(target: Target) -> Cases:
+        if record.kind == "export" and not target.said.elements:
+            return
+        for dtype in record.dtypes:
+            if dtype in target.dtypes:
+                for sample in record.samples(dtype):
+                    if target.takes(sample):
+                        yield dtype, partial(values.check_sample, target, record, sample, dtype)
+        for bad in record.errors():
+            if values.relevant(target, bad):
+                arrays = [a.dtype for a in bad.sample.arrays()]
+                yield arrays[0] if arrays else target.dtypes[0], partial(values.check_bad, target, record, bad)
+
+    return cases
+
+
+def _of_views(record: Record) -> Checks:
+    """Operands that are views, and, of an operator that returns views, what its results share."""
+
+    def cases(target: Target) -> Cases:
+        usual = [d for d in ("float32", "int64", "float64", "bool") if d in record.dtypes and d in target.dtypes][:2]
+        for dtype in usual or [d for d in target.dtypes if d in record.dtypes][:1]:
+            samples = [s for s in record.samples(dtype) if target.takes(s)]
+            plain = [s for s in samples if not s.tags & {"scalar", "mixed", "nonfinite", "empty"}][:2]
+            for sample in plain:
+                for form in _FORMS:
+                    yield dtype, partial(values.check_sample, target, record, sample, dtype, form)
+                if record.kind == "elementwise":
+                    yield dtype, partial(values.check_fed, target, record, sample, dtype)
+            if record.kind == "view" and target.said.elements:
+                for sample in samples:
+                    yield dtype, partial(views.check_view, target, record, sample, dtype)
+            if record.operator == "reshape" and target.views and target.said.elements and target.takes(samples[0]):
+                yield dtype, partial(views.check_no_copy, target, dtype)
+
+    return cases
+
+
+def _of_inplace(operator: str) -> Checks:
+    record = inplace.functional(operator)
+
+    def cases(target: Target) -> Cases:
+        for dtype in inplace.dtypes_of(target, operator):
+            for sample in record.samples(dtype):
+                if inplace.fits(target, record, sample, dtype):
+                    yield dtype, partial(inplace.check_inplace, target, operator, sample, dtype)
+        own = inplace.closed(target, record)
+        if own is not None:
+            yield own, partial(inplace.check_through_view, target, operator, own)
+
+    return cases
+
+
+def _of_gradients(record: Record) -> Checks:
+    def cases(target: Target) -> Cases:
+        dtype = gradients.dtype_for(target, record)
+        if dtype is None:
+            return
+        for sample in record.gradients(dtype) if record.gradients is not None else ():
+            if target.takes(sample):
+                yield dtype, partial(gradients.check_gradient, target, record, sample, dtype)
+        for sample, known in record.ties(dtype) if record.ties is not None else ():
+            if target.takes(sample):
+                yield dtype, partial(gradients.check_gradient, target, record, sample, dtype, known)
+
+    return cases
+
+
+def _of_promise(check: Callable[[Target, str], None]) -> Checks:
+    def cases(target: Target) -> Cases:
+        for dtype in ("float64", "float32"):
+            if dtype in target.dtypes and target.said.elements:
+                yield dtype, partial(check, target, dtype)
+
+    return cases
+
+
+def _of_protocol(check: Callable[[Target, str], None]) -> Checks:
+    def cases(target: Target) -> Cases:
+        for dtype in target.dtypes:
+            yield dtype, partial(check, target, dtype)
+
+    return cases
+
+
+def _of_vectors(entries: list[dict[str, Any]]) -> Checks:
+    def cases(target: Target) -> Cases:
+        for entry in entries:
+            sample = golden.sample_of(entry)
+            used = {a.dtype for a in sample.arrays() if a.role == "element"}
+            if target.said.elements and used <= set(target.dtypes) and target.takes(sample):
+                yield next(a.dtype for a in sample.arrays()), partial(golden.check_vector, target, entry)
+
+    return cases
+
+
+def units(operators: Iterable[str] | None = None, tiers: Iterable[int] | None = None) -> list[Unit]:
+    """Everything that can be checked, in order.
+
+    Raises:
+        ArgumentError: an operator without a record, or a tier that there is not.
+    """
+    out = [Unit(r.tier, r.operator, _of_values(r), r.needs) for r in RECORDS.values()]
+    out += [
+        Unit(max(2, r.tier), r.operator, _of_views(r), r.needs)
+        for r in RECORDS.values()
+        if r.kind not in ("create", "export")
+    ]
+    out += [Unit(2, name, _of_inplace(name)) for name in rows if rows[name].mutates is not None and "::" not in name]
+    out += [Unit(4, name, _of_gradients(r)) for name, r in gradients.DIFFERENTIABLE.items()]
+    out += [Unit(4, name, _of_promise(check)) for name, check in gradients.PROMISES.items()]
+    out += [Unit(5, name, _of_protocol(check)) for name, check in protocols.PROTOCOLS.items()]
+    out += [Unit(6, name, _of_vectors(entries)) for name, entries in golden.vectors().items()]
+    known = {u.name for u in out}
+    for name in operators or ():
+        if name not in known:
+            raise ArgumentError(f"the kit has no record of {name!r}; it knows {', '.join(sorted(known))}")
+    for tier in tiers or ():
+        if tier not in TIERS:
+            raise ArgumentError(f"tier {tier!r}: there are the tiers 0 to {max(TIERS)}")
+    wanted = None if operators is None else set(operators)
+    asked = set(TIERS) if tiers is None else set(tiers)
+    merged: dict[tuple[int, str], Unit] = {}
+    for unit in out:
+        if unit.tier in asked and (wanted is None or unit.name in wanted):
+            first = merged.get((unit.tier, unit.name))
+            merged[unit.tier, unit.name] = unit if first is None else _joined(first, unit)
+    return sorted(merged.values(), key=lambda u: u.tier)
+
+
+def _joined(a: Unit, b: Unit) -> Unit:
+    def cases(target: Target) -> Cases:
+        yield from a.cases(target)
+        yield from b.cases(target)
+
+    return Unit(a.tier, a.name, cases, a.needs)
+
+
+class Known:
+    """Failures that an author knows of: operator, dtype (``*`` for any) and the reason."""
+
+    def __init__(self, source: str | Path | Iterable[Mapping[str, str]] | None) -> None:
+        self.entries: list[dict[str, str]] = []
+        self.used: list[dict[str, str]] = []
+        if source is None:
+            return
+        listed = _read(Path(source)) if isinstance(source, (str, Path)) else list(source)
+        for entry in listed:
+            if not {"operator", "reason"} <= set(entry):
+                raise ArgumentError(
+                    f"a known failure has an operator, a reason and perhaps a dtype, not {dict(entry)!r}"
+                )
+            self.entries.append({"dtype": "*", **entry})
+
+    def reason(self, operator: str, dtype: str) -> str | None:
+        """Why a failure is known, or ``None``."""
+        for entry in self.entries:
+            if entry["operator"] == operator and entry["dtype"] in ("*", dtype):
+                self.used.append(entry)
+                return entry["reason"]
+        return None
+
+
+def _read(path: Path) -> list[Mapping[str, str]]:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".json":
+        data = json.loads(text)
+    else:
+        import tomllib
+
+        data = tomllib.loads(text)
+    found = data.get("failure") if isinstance(data, dict) else data
+    if not isinstance(found, list):
+        raise ArgumentError(
+            f"{path.name}: known failures are [[failure]] tables, or a JSON list, of operator, dtype and reason"
+        )
+    return found
+
+
+def _stopped(operator: str, dtype: str, error: Exception) -> ConformanceFailure:
+    """What a backend raised where a check only looked at it, as in describing a payload."""
+    import traceback
+
+    where = "".join(f"# {line}\n" for line in "".join(traceback.format_exception(error)).splitlines()[-8:])
+    return ConformanceFailure(operator, dtype, f"a look at the result raised {type(error).__name__}: {error}", where)
+
+
+class Session:
+    """One run against one backend. A verdict is computed once; one of a later tier asks for all earlier ones."""
+
+    def __init__(
+        self,
+        backend: str,
+        *,
+        tiers: Iterable[int] | None = None,
+        operators: Iterable[str] | None = None,
+        known_failures: str | Path | Iterable[Mapping[str, str]] | None = None,
+    ) -> None:
+        self.target = Target(backend)
+        check_words(self.target.said, rows)
+        listed = list(operators) if operators is not None else None
+        asked = sorted(set(tiers)) if tiers is not None else None
+        self.whole = listed is None and asked is None
+        self.units = units(listed, asked)
+        self.known = Known(known_failures if known_failures is not None else self.target.said.known_failures)
+        self._verdicts: dict[tuple[int, str], Verdict] = {}
+        #: entries of ``lacks``: how often a call was refused, and how often it worked although it is declared lacking.
+        self.lacking: dict[str, list[int]] = {entry: [0, 0] for entry in self.target.said.lacks or ()}
+
+    def verdict(self, unit: Unit) -> Verdict:
+        """What comes of one unit."""
+        found = self._verdicts.get((unit.tier, unit.name))
+        if found is None:
+            failing = self.failing_before(unit.tier)
+            if failing:
+                shown = ", ".join(failing[:4]) + (f" and {len(failing) - 4} more" if len(failing) > 4 else "")
+                found = Verdict(unit.tier, unit.name, "blocked", f"tier {unit.tier} waits for {shown}")
+            else:
+                found = self._judge(unit)
+            self._verdicts[unit.tier, unit.name] = found
+        return found
+
+    def failing_before(self, tier: int) -> list[str]:
+        """Names of what fails in earlier tiers."""
+        return [u.name for u in self.units if u.tier < tier and self.verdict(u).verdict == "fail"]
+
+    def _judge(self, unit: Unit) -> Verdict:
+        for need in unit.needs:
+            other = next((u for u in self.units if u.name == need and u.tier == unit.tier and u is not unit), None)
+            if other is not None and need not in other.needs and self.verdict(other).verdict == "fail":
+                return Verdict(unit.tier, unit.name, "blocked", f"it is made of {need}, which fails")
+        passed, failures, known = 0, [], []
+        reasons: dict[str, int] = {}
+        for dtype, check in unit.cases(self.target):
+            try:
+                entry = check()
+            except ConformanceFailure as failure:
+                reason = self.known.reason(unit.name, self.target.label(dtype))
+                if reason is not None:
+                    known.append(f"{self.target.label(dtype)}: {reason}")
+                else:
+                    failures.append(failure)
+            except Unsupported as lack:
+                reasons[lack.reason] = reasons.get(lack.reason, 0) + 1
+                if lack.entry in self.lacking:
+                    self.lacking[lack.entry][0] += 1
+            except Exception as error:
+                failures.append(_stopped(unit.name, self.target.label(dtype), error))
+            else:
+                passed += 1
+                if entry in self.lacking:
+                    self.lacking[entry][1] += 1
+        lacks = "; ".join(reasons)
+        if failures:
+            return Verdict(unit.tier, unit.name, "fail", failures[0].what, failures, passed)
+        if known:
+            return Verdict(unit.tier, unit.name, "known", "; ".join(dict.fromkeys(known)), passed=passed)
+        if passed:
+            return Verdict(unit.tier, unit.name, "pass", f"without: {lacks}" if lacks else "", passed=passed)
+        return Verdict(unit.tier, unit.name, "unsupported", lacks or self._nothing_to_try())
+
+    def _nothing_to_try(self) -> str:
+        target, said = self.target, self.target.said
+        if not said.elements:
+            return "tensors here hold no elements"
+        low, high = said.ranks
+        wanted = [
+            f"with the dtype {' or '.join(target.dtypes)}" + f", as {target.opaque} is read" * bool(target.opaque)
+        ]
+        if (low, high) != (0, None):
+            wanted.append(f"of {low}" + (f" to {high}" if high != low else "") * (high is not None) + " axes")
+        if not said.nonfinite:
+            wanted.append("without NaN and infinities")
+        return f"no sample {', '.join(wanted)}"
+
+    def stale(self) -> list[Verdict]:
+        """What is declared and does not hold any more: known failures that pass, and lacks that nothing is refused for."""
+        waiting = {u.name for u in self.units if self.verdict(u).verdict in ("blocked", "fail")}
+        ran = {u.name for u in self.units} - waiting
+        out = [
+            Verdict(
+                0,
+                e["operator"],
+                "fail",
+                f"the known failure [{e['dtype']}] is stale: {e['reason']!r}, and nothing fails",
+            )
+            for e in self.known.entries
+            if e not in self.known.used and (e["operator"] in ran or (self.whole and e["operator"] not in waiting))
+        ]
+        if self.whole and not waiting:
+            for entry, (refused, _) in self.lacking.items():
+                if not refused:
+                    said = (self.target.said.lacks or {})[entry]
+                    out.append(Verdict(0, entry, "fail", f"declared lacking ({said!r}), and nothing is refused for it"))
+        return out
+
+    def report(self) -> Report:
+        """Every verdict."""
+        listed = [self.verdict(u) for u in self.units]
+        return Report(self.target.name, self.target.point.origin.provider, [*listed, *self.stale()])
