@@ -358,6 +358,17 @@ def test_a_write_waits_for_every_reader_and_a_read_for_the_last_writer() -> None
     assert b.waits == [(c, 3)]
 
 
+def test_a_write_elsewhere_waits_for_reads_on_the_queue_of_the_memory() -> None:
+    pool, a, b = Driver(), Line(), Line()
+    block = pool.allocate(100, a)
+    block.use(b, write=True)
+    block.use(a)  # reads what b wrote
+    a.asked = 4
+    b.waits.clear()
+    block.use(b, write=True)
+    assert b.waits == [(a, 4)]
+
+
 def test_an_error_comes_after_waiting_for_what_is_still_in_use() -> None:
     pool, a, b = Driver(1000), Line(), Line()
     block = pool.allocate(900, a)

@@ -371,6 +371,12 @@ def test_bench_names_every_operator_asked_for() -> None:
     assert all(float(line.split()[-1]) > 0 for line in table[1:])
 
 
+def test_bench_refuses_names_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert conformance.main(["cpu.strided", "--bench", "--operators", "adds"]) == 2
+    assert conformance.main(["nowhere.strided", "--bench"]) == 2
+    assert [line.split(":")[0] for line in capsys.readouterr().err.splitlines()] == ["tripoint conformance"] * 2
+
+
 def test_the_golden_vectors_are_what_numpy_gives() -> None:
     script = Path(__file__).with_name("make_golden.py")
     done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, timeout=300)

@@ -45,7 +45,7 @@ class Block:
         """
         others: set[Queue | None] = {self._writer}
         if write:
-            others |= self._users
+            others |= {self.queue, *self._users}  # which may read on its own queue at any time, unnoted
         for other in others:
             if other is not None and other is not queue:
                 queue.wait(other.record())

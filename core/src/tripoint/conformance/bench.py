@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
@@ -11,7 +11,7 @@ from tripoint.conformance.checks.values import program
 from tripoint.conformance.records import RECORDS, Record, Sample
 from tripoint.conformance.script import Script
 from tripoint.conformance.target import Target
-from tripoint.errors import TripointError
+from tripoint.errors import ArgumentError, TripointError
 
 _ROUNDS = 5
 
@@ -61,9 +61,18 @@ def _best(script: Script) -> float:
     return min(times)
 
 
-def bench(backend: str, operators: Iterable[str] | None = None) -> str:
-    """A table of what small calls cost on a backend: mostly what is paid per call, whatever the size."""
+def bench(backend: str, operators: Sequence[str] | None = None) -> str:
+    """A table of what small calls cost on a backend: mostly what is paid per call, whatever the size.
+
+    Raises:
+        ArgumentError: an operator without a record.
+    """
     target = Target(backend)
+    unknown = [name for name in operators or () if name not in RECORDS]
+    if unknown:
+        raise ArgumentError(
+            f"the kit has no record of {', '.join(map(repr, unknown))}; it knows {', '.join(sorted(RECORDS))}"
+        )
     rows: list[Any] = []
     for name in operators or RECORDS:
         found = timed(target, RECORDS[name])

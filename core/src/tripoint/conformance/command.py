@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from tripoint.errors import TripointError
+
 __all__ = ["main"]
 
 _NO_PYTEST = (
@@ -34,7 +36,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.bench:
         from tripoint.conformance.bench import bench
 
-        print(bench(options.backend, options.operators.split(",") if options.operators else None))
+        try:
+            print(bench(options.backend, options.operators.split(",") if options.operators else None))
+        except TripointError as error:
+            print(f"tripoint conformance: {error}", file=sys.stderr)
+            return 2
         return 0
     try:
         import pytest
