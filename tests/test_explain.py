@@ -466,3 +466,14 @@ def test_the_floors_of_a_fall() -> None:
     assert [kind for kind, _, _ in refused.floors] == ["called", *["passed"] * 4, "raised"]
     assert refused.floors[-1][1] == "raises NoKernelError"
     assert ("raised", "not known from here on", "to_list gives values") in Fall(tp.explain(reads, X).to_html()).floors
+
+
+@pytest.mark.parametrize("operand", ["cpu.blocked.float32[2,16,4,4]", "cpu.sparse_coo.float32[2,3]"])
+def test_a_walk_loads_what_stands_behind_the_hooks(operand: str) -> None:
+    import subprocess
+    import sys
+
+    name = "exp" if "blocked" in operand else "sin"
+    run = subprocess.run([sys.executable, "-m", "tripoint", "explain", name, operand], capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "raises" not in run.stdout

@@ -452,3 +452,10 @@ def test_operators_say_what_they_are() -> None:
     assert set(tp.plugin.minimal()) >= {"full", "ones", "add", "sum", "reshape", "broadcast_to", "astype", "copy"}
     assert tp.plugin.operators()["add"] is tp.add
     assert row_of(tp.plugin.operators()["conv2d_weight"]).name == "conv2d_weight"
+
+
+@pytest.mark.parametrize("out", ["cpu.strided", "garbage", 42, (), ("cpu", 1)])
+def test_what_says_no_point_of_a_result_is_refused(out: Any) -> None:
+    registry = plugins.Registry()
+    with pytest.raises(RegistrationError, match="says no point of a result: write a Layout"):
+        registry.kernel("exp", lambda x: x, every=Pattern("nowhere", "strided"), out=out)

@@ -465,10 +465,20 @@ def forget_points() -> None:
 
 
 def as_out(value: object) -> Out | None:
-    """``out=`` as authors write it: a Layout, a DType, a tuple of these with a Device, or a function of the keys."""
+    """``out=`` as authors write it: a Layout, a DType, a tuple of these with a Device, or a function of the keys.
+
+    Raises:
+        RegistrationError: anything else.
+    """
     if value is None or (callable(value) and not isinstance(value, (Layout, DType))):
         return value
     parts = value if isinstance(value, tuple) else (value,)
+    wrong = [p for p in parts if not isinstance(p, (Device, Layout, DType))]
+    if wrong or not parts:
+        raise RegistrationError(
+            f"out={value!r} says no point of a result: write a Layout such as tripoint.plugin.strided, a DType, a tuple of "
+            "these with a Device, or a function of the argument keys that gives a key"
+        )
     device = next((p for p in parts if isinstance(p, Device)), None)
     layout = next((p for p in parts if isinstance(p, Layout)), None)
     dtype = next((p for p in parts if isinstance(p, DType)), None)

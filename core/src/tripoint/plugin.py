@@ -93,6 +93,7 @@ __all__ = [
     "Registry",
     "Resolution",
     "Row",
+    "Sample",
     "Streams",
     "Tensor",
     "boolean",
@@ -230,6 +231,27 @@ class Capabilities(NamedTuple):
     lacks: Mapping[str, str] | None = None
     tolerance: Mapping[str, float] = {}
     known_failures: str | None = None
+
+
+class Sample(NamedTuple):
+    """One call that the conformance kit makes of an operator; ``samples=`` of its declaration is a function giving several.
+
+    A tuple of the same parts does as well, such as ``(([1.0, 2.0], [0.5]), {"beta": 1.0})``.
+
+    Attributes:
+        operands: in order, each of them nested lists of numbers, which take every dtype that is checked; a pair of a dtype's
+            name and nested lists, which have that dtype always (bool for a mask, an integer dtype for positions); ``None``;
+            or, where any number of tensors is taken, a list of these. A number is a Python number where the parameter is an
+            Operand, and a tensor without axes where it is a Tensor.
+        meta: metadata by name.
+        error: the class of `tripoint.errors` by which the call must be refused, or ``None``.
+        gradient: whether derivatives are checked; not at a kink, such as that of an absolute value at 0.
+    """
+
+    operands: tuple[Any, ...]
+    meta: Mapping[str, Any] = {}
+    error: type[Exception] | None = None
+    gradient: bool = True
 
 
 class Backend:

@@ -54,6 +54,9 @@ class Row:
         aliases: ``never``, ``always`` or ``maybe``: whether the result may share memory with the first operand.
         mutates: name of the operand written into, or ``None``; ``functional`` is then the row that computes the value.
         returns: ``tensor``, or ``object`` for rows that leave the world of tensors.
+        samples: for the conformance kit, a function giving the calls that it makes, each a `tripoint.plugin.Sample`.
+        reference: for the kit, what the operator computes: a function of nested lists and metadata giving nested lists.
+        ulps: for the kit, how many units in the last place results of floating dtypes may be off.
         package: top-level package that defined it.
         plans: what calls look up; filled by the dispatcher.
         call: the compiled public function.
@@ -61,8 +64,8 @@ class Row:
 
     __slots__ = (
         "aliases", "bind", "body", "call", "commutative", "composite", "dtype", "functional", "keyed",
-        "kind", "metas", "minimal", "mutates", "name", "operands", "origin", "package", "params", "plans", "returns", "samples",
-        "shape", "target", "zero_preserving",
+        "kind", "metas", "minimal", "mutates", "name", "operands", "origin", "package", "params", "plans", "reference", "returns",
+        "samples", "shape", "target", "ulps", "zero_preserving",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +89,8 @@ class Row:
         zero_preserving: bool = False,
         minimal: bool = False,
         samples: Callable[[], Any] | None = None,
+        reference: Callable[..., Any] | None = None,
+        ulps: float = 8,
     ) -> None:
         self.name = name
         self.body = body
@@ -107,6 +112,8 @@ class Row:
         self.zero_preserving = zero_preserving
         self.minimal = minimal
         self.samples = samples
+        self.reference = reference
+        self.ulps = ulps
         self.package = (body.__module__ or "__main__").partition(".")[0]
         self.origin = f"{short_file(body.__code__.co_filename, body.__module__)}:{body.__code__.co_firstlineno}"
         self.plans: dict[Any, Any] = {}

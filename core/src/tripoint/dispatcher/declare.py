@@ -170,7 +170,8 @@ def primitive(
         bind: normalises metadata.
         namespace: of a third party; the operator is then ``namespace::name``.
         name: when it differs from the function's.
-        options: further attributes of `tripoint.schema.Row`, such as ``kind``, ``aliases``, ``keyed``, ``target``.
+        options: further attributes of `tripoint.schema.Row`, such as ``kind``, ``aliases``, ``keyed``, ``target``, and for the
+            conformance kit ``samples``, ``reference``, ``ulps``.
 
     Raises:
         RegistrationError: the signature is no schema, or the operator is declared twice.

@@ -267,6 +267,7 @@ def _fallback(res: Resolution, keyed: dict[str, Any], refused: list[str]) -> Res
         if path(source, aim) is None:
             refused.append(f"the fallback to {device} was refused: no conversions lead from {source} to {aim}")
             return None
+    plugins.ensure(there)
     inner = Resolution(row, res.mode.replace(fallback="error"), there, res.slots)
     inner.target = dense(target) if target is not None else None
     try:
@@ -332,6 +333,7 @@ def _hooks(res: Resolution, keyed: dict[str, Any]) -> Resolution | None:
         intern(k.device, strided, k.dtype.plain) if p is not None and p.cheap else k
         for k, p in zip(res.keys, found, strict=True)
     )
+    plugins.ensure(dense)
     inner = Resolution(row, res.mode, dense, res.slots)
     inner.target, inner.spec = res.target, res.spec
     try:

@@ -58,7 +58,10 @@ def _register(plugin: Plugin, group: str) -> None:
     entries = plugin.entries[group]
     targets = {e.value for e in entries}
     if len(targets) > 1:
-        raise RegistrationError(f"entry points of {group} name different objects: {', '.join(sorted(targets))}")
+        raise RegistrationError(
+            f"entry points of {group} name different objects: {', '.join(sorted(targets))}; a distribution names one object "
+            "for all its points, so give each backend a distribution of its own, or let one object register them all"
+        )
     from tripoint import hookspecs
 
     target = entries[0].load()
