@@ -212,3 +212,9 @@ def test_bad_policies(bad: Any) -> None:
 def test_an_unknown_device() -> None:
     with pytest.raises(DeviceError, match="nowhere"):
         tp.fallback("warn", to="nowhere")
+
+
+def test_a_device_that_cannot_be_used_says_why() -> None:
+    sparse = tp.ones((2, 2)).to(layout="sparse_coo")
+    with tp.fallback("allow", to="cuda"), pytest.raises(DeviceError, match=r"tripoint-cuda-cupy .* cannot be used"):
+        tp.exp(sparse)

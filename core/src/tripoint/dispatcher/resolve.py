@@ -165,7 +165,7 @@ def _candidates(row: Row, keys: tuple[Key, ...]) -> tuple[Kernel, ...]:
             seen.append(point)
             made = plugins.guarded(point.origin, f"factory({row.name})", point.factory, row)
             if made is not None:
-                origin = Origin(point.origin.distribution, point.origin.version, made)
+                origin = Origin(point.origin.distribution, point.origin.version, made, row.name)
                 listed.append(Kernel(row.name, made, origin, every=point.pattern))
     return tuple(listed)
 
@@ -267,7 +267,9 @@ def _fallback(res: Resolution, keyed: dict[str, Any], refused: list[str]) -> Res
         if path(source, aim) is None:
             refused.append(f"the fallback to {device} was refused: no conversions lead from {source} to {aim}")
             return None
-    plugins.ensure(there)
+    for key in (*there, *((dense(target),) if target is not None else ())):
+        if key.is_tensor:
+            plugins.require(key)  # or the error of a device that cannot be used
     inner = Resolution(row, res.mode.replace(fallback="error"), there, res.slots)
     inner.target = dense(target) if target is not None else None
     try:
