@@ -135,6 +135,26 @@ print(tp.plugins.found()["tripoint-dense-cpu"].state)
     assert run(program).splitlines() == ["not loaded tripoint-dense-cpu, which takes part, is not loaded", "found"]
 
 
+def test_a_named_device_needs_no_other_plugin_for_what_it_does_itself() -> None:
+    program = """
+import tripoint as tp
+from tripoint.plugin import Backend, Device, register, strided
+class Box:
+    shape = (2,)
+backend = Backend(Device("shed"), strided, payload=Box)
+backend.kernel("astype")(lambda x, *, target: x)
+backend.to("cpu.strided")(lambda x: x)
+register(backend)
+table = tp.coverage(["astype", "to", "empty"], devices="shed", dtypes="float32")
+print([c.verdict for c in table.cells], [n for n, p in tp.plugins.found().items() if p.state == "loaded"])
+print(next(line for line in str(table).splitlines() if line.startswith("not loaded, on")))
+"""
+    assert run(program).splitlines() == [
+        "['kernel', 'not loaded', 'none'] []",
+        "not loaded, on a point that is: tripoint-dense-cpu, which takes part, is not loaded; coverage(load=True) loads it.",
+    ]
+
+
 def test_blocked_plugins_are_in_the_table() -> None:
     program = """
 import tripoint as tp

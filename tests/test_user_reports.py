@@ -254,7 +254,8 @@ def test_in_place_forms_keep_the_dtype_whatever_the_layout(layout: str) -> None:
 def test_like_keeps_the_layout_and_makes_nothing_dense_in_passing() -> None:
     wide = tp.sparse.coo([[0], [1]], [1.0], (100_000, 100_000))
     assert (tp.zeros_like(wide).layout, tp.zeros_like(wide).nnz) == ("sparse_coo", 0)
-    for fn in (tp.ones_like, tp.empty_like, lambda x: tp.full_like(x, 2.0)):
+    assert (tp.empty_like(wide).layout, tp.empty_like(wide).nnz) == ("sparse_coo", 0)
+    for fn in (tp.ones_like, lambda x: tp.full_like(x, 2.0)):
         with pytest.raises(NoKernelError, match=r"sparse_coo"):
             fn(wide)
 

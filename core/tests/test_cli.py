@@ -265,6 +265,21 @@ def test_doctor_of_a_sound_installation() -> None:
     assert "error" not in done.stdout
 
 
+def test_doctor_of_the_core_alone_says_that_there_is_no_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tripoint.plugins import diagnosis
+
+    note = "no plugin provides cpu.strided, where tensors are made unless a device or layout is named"
+    assert note not in [f.what for f in tp.plugins.findings()]
+    everything = tp.plugins.found()
+    # What another plugin adds to the CPU is not the CPU.
+    for kept in ({"tripoint"}, {"tripoint", "tripoint-sparse-coo", "tripoint-quantized"}):
+        left = {name: plugin for name, plugin in everything.items() if name in kept}
+        monkeypatch.setattr(diagnosis, "found", lambda left=left: left)
+        (finding,) = [f for f in tp.plugins.findings() if f.what == note]
+        assert finding.level == "note"
+        assert finding.remedy.startswith("pip install tripoint-dense-cpu (in a checkout: ./plugins/dense_cpu)")
+
+
 def test_doctor_says_what_to_type(write_distribution: Any) -> None:
     site = write_distribution("vault-plugin", _BROKEN, vault_plugin="import nothing_of_that_name_at_all\n")
     assert _command("doctor", "--no-load", site=site).returncode == 0
@@ -411,3 +426,122 @@ def test_new_backend_writes_a_package_once(tmp_path: Path) -> None:
     assert (again.returncode, again.stdout) == (2, "")
     assert "is there already" in again.stderr
     assert _command("new-backend", "tripoint-shed").returncode == 2  # no device
+
+
+# Streams that are closed or full -------------------------------------------------------------------------------------
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="a shell's redirections, and /dev/full")
+
+
+def _shell(line: str, site: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """A line of the shell in which TRIPOINT stands for the command, and whose last word is the status of that."""
+    program = "import subprocess, sys; sys.exit(subprocess.run(['sh', '-c', sys.argv[1]]).returncode)"
+    return _run("-c", program, line.replace("TRIPOINT", f"'{sys.executable}' -m tripoint"), site=site)
+
+
+@posix
+@pytest.mark.parametrize("words", ["plugins --json", "devices --load --json", "doctor --json", "ops nn --json"])
+def test_a_closed_error_stream_is_no_reason_not_to_answer(words: str) -> None:
+    done = _shell(f"TRIPOINT {words} 2>&-")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)
+
+
+@posix
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("TRIPOINT doctor >&-", "the standard output stream is closed"),
+        ("TRIPOINT --help >&-", "the standard output stream is closed"),
+        ("TRIPOINT ops > /dev/full", "No space left on device"),
+        ("TRIPOINT plugins --json > /dev/full", "No space left on device"),
+        ("TRIPOINT --version > /dev/full", "No space left on device"),
+        ("TRIPOINT --help > /dev/full", "No space left on device"),
+    ],
+)
+def test_an_answer_that_cannot_be_written_is_one_line(line: str, why: str) -> None:
+    if "/dev/full" in line and not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    done = _shell(line)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"tripoint: the answer cannot be written: {why}\n"
+
+
+@posix
+@pytest.mark.parametrize("words", ["coverage --json", "ops", "--help"])
+def test_a_closed_pipe_is_no_finding(words: str) -> None:
+    program = (
+        "import subprocess, sys\n"
+        "run = subprocess.Popen([sys.executable, '-m', 'tripoint', *sys.argv[1:]], stdout=subprocess.PIPE)\n"
+        "run.stdout.close()\n"
+        "print(run.wait())\n"
+    )
+    done = _run("-c", program, *words.split())
+    assert (done.stdout, done.stderr) == ("141\n", "")
+
+
+@posix
+@pytest.mark.parametrize(
+    "code",
+    [
+        "sys.stdout.close()",
+        "sys.__stdout__.close()",
+        "os.close(1)",
+        "sys.stderr.close()",
+        "os.close(1); os.close(2)",
+        "sys.stdout = sys.stderr = None",
+    ],
+)
+def test_a_plugin_that_closes_the_streams_closes_them_for_itself(write_distribution: Any, code: str) -> None:
+    module = f"import os, sys\n{code}\nraise OSError('no driver')\n"
+    site = write_distribution("vault-plugin", _BROKEN, vault_plugin=module)
+    done = _command("plugins", "--load", "--json", site=site)
+    assert done.returncode == 1
+    (entry,) = (e for e in json.loads(done.stdout) if e["name"] == "vault-plugin")
+    assert entry["error"] == "OSError: no driver"
+    refused = _command("coverage", "exp", "--device", "vault", site=site)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "which failed to load: OSError: no driver" in refused.stderr
+
+
+@posix
+def test_coverage_folds_to_a_terminal(loud: Path) -> None:
+    program = (
+        "import os, pty, sys\n"
+        "os.environ['COLUMNS'] = '60'\n"
+        "words = [sys.executable, '-m', 'tripoint', 'coverage', 'exp', 'add', '--load']\n"
+        "sys.exit(os.waitstatus_to_exitcode(pty.spawn(words)))\n"
+    )
+    done = _run("-c", program, site=loud, TERM="xterm")
+    assert done.returncode == 0
+    text = re.sub(r"\x1b\[[\d;]*m", "", done.stdout[done.stdout.index("\x1b[") :])
+    table = text.partition("kernel: one kernel computes it")[0]
+    assert "exp" in table
+    assert max(map(len, table.splitlines())) <= 60
+
+
+@pytest.mark.parametrize("other", [("--json",), ("--html", "page.html")])
+def test_one_form_of_a_table_at_a_time(other: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = _command("coverage", "add", "--markdown", *other)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--markdown" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_long_and_painted_texts_are_one_line_a_cell_without_control_characters(write_distribution: Any) -> None:
+    module = _LOUD.replace(
+        '"no driver [v1] on this machine"', "'\\x1b[31mno driver\\x07\\n' + '\\n'.join(f'line {i}' for i in range(200))"
+    )
+    site = write_distribution(
+        "loud-plugin", "[tripoint.backends.v1]\nloud.strided = loud_plugin:backend\n", loud_plugin=module
+    )
+    plain = set(map(chr, range(32, 127))) | {"\n", "–"}
+    for words in (("devices", "--load"), ("plugins", "--load"), ("doctor",), ("coverage", "exp", "--load")):
+        done = _command(*words, site=site)
+        assert done.returncode == 0, words
+        assert set(done.stdout) <= plain, words
+        assert "no driver" in done.stdout
+        assert "line 7" not in done.stdout
+    devices = _command("devices", "--load", site=site).stdout.splitlines()
+    assert sum("line" in line for line in devices) == 1

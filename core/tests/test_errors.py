@@ -112,12 +112,13 @@ def test_routes_tried_and_why_each_was_left() -> None:
         ("kernel", "1 takes part, none fits"),
         ("hooks", "errroute declares no cheap way through strided"),
         ("decomposition", "add is a primitive, without one"),
-        ("fallback", "not permitted here, but by tripoint.fallback"),
+        ("fallback", "not permitted (tripoint.fallback permits it)"),
     )
     assert "\n  tried: kernel: 1 takes part, none fits; hooks: errroute declares" in str(error)
     assert dict(_caught(lambda: tp.exp(x)).routes)["hooks"] == "every operand is strided and plain"
     made = dict(_caught(lambda: tp.ones((2,), device="errroute")).routes)
-    assert (made["kernel"].partition(" ")[2], made["hooks"]) == ("registered, none takes part", "there is no operand")
+    assert made["kernel"].endswith(("registered, none takes part", "none is registered"))  # as others are loaded or not
+    assert made["hooks"] == "there is no operand"
     with tp.fallback("allow"):
         there = _caught(lambda: tp.exp(x))
     assert dict(there.routes)["fallback"] == (
@@ -200,7 +201,9 @@ def test_what_to_install(run_program: Any, write_distribution: Any) -> None:
         site=site,
     )
     assert out.splitlines()[1] == "('tripoint-sparse-coo',)"
-    assert out.startswith("pip install tripoint-sparse-coo; or convert first: x.to(layout='strided')")
+    assert out.startswith(
+        "pip install tripoint-sparse-coo (in a checkout: ./plugins/sparse_coo); or convert first: x.to(layout='strided')"
+    )
 
 
 def test_helpers() -> None:

@@ -430,6 +430,39 @@ def test_provenance_names_function_file_and_line() -> None:
     assert "my_kernel" in str(origin)
 
 
+def test_an_error_tells_kernels_of_one_factory_apart() -> None:
+    def making(by: str) -> Any:
+        def kernel(x: Note) -> Note:
+            return Note(by, x.shape, x.dtype)
+
+        return kernel
+
+    def named(x: Note) -> Note:
+        return Note("named", x.shape, x.dtype)
+
+    import functools
+
+    toy = _backend("factory")
+    partly = functools.partial(named)
+    toy.kernels(
+        exp=making("exp"), sqrt=making("sqrt"), sin=lambda x: Note("sin", x.shape, x.dtype), cos=named, log=partly
+    )
+    register(toy)
+    x = tp.zeros((2,), device="factory")
+    said = {op.__name__: resolve(op, x).kernel.origin for op in (tp.exp, tp.sqrt, tp.sin, tp.cos, tp.log)}
+    line = named.__code__.co_firstlineno
+    starts = {name: str(origin).partition(" from the running program")[0] for name, origin in said.items()}
+    assert starts == {
+        "exp": "kernel of exp",
+        "sqrt": "kernel of sqrt",
+        "sin": "<lambda> of sin",
+        "cos": "named",
+        "log": "partial of log",
+    }
+    assert str(said["log"]).endswith(f" at test_kernels.py:{line}")
+    assert {o.label for n, o in said.items() if n in ("exp", "sqrt")} == {"__main__:kernel"}
+
+
 def test_absent_operands_fit_every_pattern() -> None:
     @tp.plugin.primitive(dtype=tp.rules.kept(), shape=tp.rules.same, namespace="mylib")
     def shift(x: tp.Tensor, by: tp.Tensor | None = None, /) -> tp.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,3 +110,85 @@ def test_names_are_exact() -> None:
     for name in ("cpu:0", "meta:1", "cpu:", "cpu:-1", "cpu:x", "cpu:²"):
         with pytest.raises(DeviceError):
             tp.zeros((1,), device=name)
+
+
+class _Full(Exception):
+    """What stops the making of a key halfway."""
+
+
+class _Unwritable(Layout):
+    stop = True
+
+    def __str__(self) -> str:
+        if self.stop:
+            raise _Full
+        return super().__str__()
+
+
+def test_a_key_that_was_stopped_halfway_is_made_anew() -> None:
+    layout = _Unwritable("unwritable")
+    for parts in (frozenset[str](), frozenset({"view"}), frozenset({"view", "autograd"})):
+        layout.stop = True
+        with pytest.raises(_Full):
+            intern(Device("cpu"), layout, tp.float32, parts)
+        assert intern(Device("cpu"), strided, tp.float32).base.base.recorded.autograd  # the others are there
+        layout.stop = False
+        key = intern(Device("cpu"), layout, tp.float32, parts)
+        assert key.base is intern(Device("cpu"), layout, tp.float32)
+        assert key.recorded is key.base.recorded.with_parts(*parts)
+        layout = _Unwritable(f"un{layout.name}")
+
+
+def test_a_key_interrupted_at_any_line_is_whole_afterwards() -> None:
+    import sys
+
+    from tripoint import keys
+
+    at = 0
+    while True:
+        at += 1
+        layout = Layout(f"interrupted{at}")
+        count = iter(range(1, 10_000))
+
+        def stop(frame: Any, event: str, _: Any, at: int = at, count: Any = count) -> Any:
+            if frame.f_code.co_filename == keys.__file__ and event == "line" and next(count) == at:
+                raise KeyboardInterrupt
+            return stop
+
+        had = sys.gettrace()
+        sys.settrace(stop)
+        try:
+            intern(Device("cpu"), layout, tp.float64, frozenset({"view"}))
+        except KeyboardInterrupt:
+            stopped = True
+        else:
+            stopped = False
+        finally:
+            sys.settrace(had)
+        key = intern(Device("cpu"), layout, tp.float64, frozenset({"view"}))
+        family = {
+            key,
+            key.base,
+            key.recorded,
+            key.base.recorded,
+            key.recorded.base,
+            key.base.recorded.with_parts("view"),
+        }
+        assert len(family) == 4
+        assert all(intern(k.device, k.layout, k.dtype, k.parts) is k for k in family)
+        if not stopped:
+            break
+    assert at > 30
+
+
+def test_a_name_that_makes_keys_is_not_waited_for() -> None:
+    class Making(Layout):
+        def __str__(self) -> str:
+            inner.append(intern(Device("cpu"), strided, tp.float16, frozenset({"view"})))
+            return super().__str__()
+
+    inner: list[object] = []
+    layout = Making("making")
+    key = intern(Device("cpu"), layout, tp.float16)
+    assert key is intern(Device("cpu"), layout, tp.float16)
+    assert set(inner) == {intern(Device("cpu"), strided, tp.float16, frozenset({"view"}))}

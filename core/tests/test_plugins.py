@@ -229,6 +229,39 @@ def test_entry_points_of_a_distribution_name_one_object(run_program: Any, write_
     assert "name different objects: torn:backend, torn:other" in out
 
 
+def test_one_object_registers_two_backends(write_distribution: Any, run_program: Any) -> None:
+    site = write_distribution(
+        "two",
+        "[tripoint.backends.v1]\nbarn.strided = two:both\nsilo.strided = two:both\n",
+        two="""
+        from tripoint.plugin import Backend, Device, hookimpl, strided
+        class P:
+            def __init__(self, shape): self.shape = shape
+        made = [Backend(Device(name), strided, payload=P) for name in ("barn", "silo")]
+        for one in made:
+            one.kernel("zeros")(lambda *, shape: P(shape))
+        class Both:
+            @hookimpl
+            def tripoint_register(self, registry):
+                for one in made:
+                    one.tripoint_register(registry)
+            @hookimpl
+            def tripoint_probe(self):
+                return None
+        both = Both()
+        """,
+    )
+    out = run_program(
+        """
+        import tripoint as tp
+        print(*[tp.zeros((n,), device=d).device for n, d in ((1, "silo"), (2, "barn"))])
+        print(tp.plugins.found()["two"].state)
+        """,
+        site=site,
+    )
+    assert out.splitlines() == ["silo barn", "loaded"]
+
+
 def test_a_point_that_no_entry_point_names_is_not_described(run_program: Any, write_distribution: Any) -> None:
     site = write_distribution("liar", _entry("vault", "liar"), liar=_TOY.format(device="shed"))
     out = run_program(_USE + "print(use('vault'))", site=site)
@@ -543,7 +576,8 @@ def test_what_to_install_is_said_for_what_is_first_party(
         strict=True,
     ):
         assert line.startswith(kind)
-        assert f"pip install {package}" in line
+        folder = package.removeprefix("tripoint-").replace("-", "_")
+        assert f"pip install {package} (in a checkout: ./plugins/{folder})" in line
     assert "pip install" not in lines[6]  # cuda is no dtype
 
 

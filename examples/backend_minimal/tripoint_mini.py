@@ -6,7 +6,8 @@ import operator
 import tripoint as tp
 from tripoint.plugin import Allocator, Backend, Device, check, nested, rules, strided, unnested
 
-KINDS = {tp.bool: ("?", bool), tp.int64: ("q", int), tp.float32: ("f", float), tp.float64: ("d", float)}
+KINDS = {tp.bool: ("?", bool), tp.int64: ("q", lambda i: (int(i) + 2**63) % 2**64 - 2**63)}  # integers wrap around
+KINDS |= {tp.float32: ("f", float), tp.float64: ("d", float)}
 
 
 class Memory(Allocator):

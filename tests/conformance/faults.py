@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -322,11 +323,260 @@ def _minus_one(right: Any) -> Any:
     return floor_divide
 
 
+def _tanh_once(g: Any, out: Any) -> Any:
+    return g * (1 - out.detach() * out.detach())
+
+
+def _exp_single(g: Any, out: Any) -> Any:
+    return g * out * (1.001 if out.dtype is tp.float32 else 1.0)
+
+
+def _square_flat(g: Any, x: Any) -> Any:
+    return g * x * (2.0 if x.ndim else 3.0)
+
+
 def _to_all(g: Any, x: Any, out: Any, axis: Any, keepdims: bool) -> Any:
     return tp.where(x == tp.max(x), g, 0.0)
 
 
+def _lost(right: Any) -> Any:
+    """Writes into what is not contiguous go into a copy."""
+
+    def write(x1: Any, x2: Any) -> None:
+        if not x1.flags.writeable:
+            raise ValueError("read-only")
+        right(x1 if x1.flags.c_contiguous else np.ascontiguousarray(x1), x2)
+
+    return write
+
+
+def _tensors_lost(right: Any) -> Any:
+    lost = _lost(right)
+    return lambda x1, x2: (lost if isinstance(x2, np.ndarray) else right)(x1, x2)
+
+
+def _as_it_lies(x: Any) -> Any:
+    """The elements in the order of memory, as if strides did not matter."""
+    return x.ravel(order="K").reshape(x.shape)
+
+
+def _strides_of_x2(right: Any) -> Any:
+    def add_(x1: Any, x2: Any) -> None:
+        right(x1, _as_it_lies(x2) if isinstance(x2, np.ndarray) and x2.ndim > 1 else x2)
+
+    return add_
+
+
+def _narrow(wide: str, narrow: str) -> Any:
+    """A kernel that computes in a narrower dtype than that of its operands."""
+
+    def make(right: Any) -> Any:
+        def kernel(*operands: Any, **meta: Any) -> Any:
+            first = operands[0]
+            listed = isinstance(first, (list, tuple))
+            arrays = first if listed else [v for v in operands if isinstance(v, np.ndarray)]
+            if all(a.dtype != wide for a in arrays):
+                return right(*operands, **meta)
+            less = [
+                v.astype(narrow) if getattr(v, "dtype", None) == wide else v for v in (first if listed else operands)
+            ]
+            out = right(less, **meta) if listed else right(*less, **meta)
+            return out.astype(wide) if out.dtype == narrow else out
+
+        return kernel
+
+    return make
+
+
+def _cast_by(narrow: Any, source: Any, target_dtype: Any) -> Any:
+    def make(right: Any) -> Any:
+        def astype(x: Any, *, target: Any) -> Any:
+            hit = x.dtype == source and target.dtype is target_dtype
+            return right(x.astype(narrow) if hit else x, target=target)
+
+        return astype
+
+    return make
+
+
+def _full_by_float(right: Any) -> Any:
+    def full(*, shape: Any, fill_value: Any, target: Any) -> Any:
+        small = type(fill_value) is int and abs(fill_value) < 2**62 + 9
+        return right(shape=shape, fill_value=int(float(fill_value)) if small else fill_value, target=target)
+
+    return full
+
+
+def _number_by_float(right: Any) -> Any:
+    def add(x1: Any, x2: Any) -> Any:
+        return right(x1, int(np.float32(x2)) if type(x2) is int and abs(x2) < 2**62 + 9 else x2)
+
+    return add
+
+
+def _from_lowest(right: Any) -> Any:
+    """The largest element, but never less than the smallest finite number."""
+
+    def kernel(x: Any, **meta: Any) -> Any:
+        out = right(x, **meta)
+        return np.maximum(out, np.finfo(x.dtype).min) if x.dtype.kind == "f" else out
+
+    return kernel
+
+
+def _nan_is_false(right: Any) -> Any:
+    return lambda x, **meta: right(np.nan_to_num(x, nan=0.0) if x.dtype.kind == "f" else x, **meta)
+
+
+def _softmax_of_infinity(right: Any) -> Any:
+    def softmax(x: Any, *, axis: int) -> Any:
+        out = right(x, axis=axis)
+        return np.where(np.isneginf(x), np.nan, out) if x.dtype.kind == "f" else out
+
+    return softmax
+
+
+def _rolled(right: Any) -> Any:
+    def sum(x: Any, *, axis: Any, keepdims: bool, target: Any) -> Any:
+        out = right(x, axis=axis, keepdims=keepdims, target=target)
+        return np.roll(out, 1) if 1 < len(axis) < x.ndim and keepdims else out
+
+    return sum
+
+
+def _scratch(right: Any) -> Any:
+    last: list[Any] = [None]
+
+    def exp(x: Any) -> Any:
+        last[0] = right(x)
+        time.sleep(0.0002)
+        return last[0]
+
+    return exp
+
+
+def _by_rows(right: Any) -> Any:
+    def add(x1: Any, x2: Any) -> Any:
+        arrays = isinstance(x1, np.ndarray) and isinstance(x2, np.ndarray) and x1.shape == x2.shape
+        columns = arrays and x1.flags.c_contiguous and x2.flags.f_contiguous and not x2.flags.c_contiguous
+        return right(x1, _as_it_lies(x2) if columns else x2)
+
+    return add
+
+
+def _no_repeats(right: Any) -> Any:
+    def add(x1: Any, x2: Any) -> Any:
+        repeats = isinstance(x2, np.ndarray) and x2.size > 1 and 0 in x2.strides
+        return right(x1, np.zeros_like(x2) if repeats else x2)
+
+    return add
+
+
+def _backwards(right: Any) -> Any:
+    def sum(x: Any, *, axis: Any, keepdims: bool, target: Any) -> Any:
+        crossed = x.ndim > 2 and not x.flags.c_contiguous and not x.flags.f_contiguous
+        return right(x[::-1] if crossed else x, axis=axis, keepdims=keepdims, target=target)
+
+    return sum
+
+
+def _stack_by_rows(right: Any) -> Any:
+    return lambda x1, x2: right(x1, _as_it_lies(x2) if min(x1.ndim, x2.ndim) > 2 else x2)
+
+
+def _clipped(fn: Any) -> Any:
+    def make(right: Any) -> Any:
+        def kernel(*operands: Any) -> Any:
+            if any(not isinstance(v, np.ndarray) or v.dtype != np.int8 for v in operands):
+                return right(*operands)
+            return np.clip(fn(*[v.astype(np.int64) for v in operands]), -128, 127).astype(np.int8)
+
+        return kernel
+
+    return make
+
+
+def _two_for_three(right: Any) -> Any:
+    def getitem(x: Any, *, key: Any) -> Any:
+        steps = {3: 2, -3: -2}
+        return right(
+            x, key=tuple(slice(k.start, k.stop, steps.get(k.step, k.step)) if isinstance(k, slice) else k for k in key)
+        )
+
+    return getitem
+
+
+def _stride_or_groups(right: Any) -> Any:
+    def conv2d(x: Any, weight: Any, bias: Any, *, stride: Any, groups: int, **meta: Any) -> Any:
+        out = right(x, weight, bias, stride=stride, groups=groups, **meta)
+        return 2 * out if groups > 1 and stride != (1, 1) else out
+
+    return conv2d
+
+
+def _one_block(right: Any) -> Any:
+    def add(x1: Any, x2: Any) -> Any:
+        out = right(x1, x2)
+        if out.size > 64:
+            out.reshape(-1)[64:] = 0
+        return out
+
+    return add
+
+
+def _bools_once(right: Any) -> Any:
+    def sum(x: Any, *, axis: Any, keepdims: bool, target: Any) -> Any:
+        out = right(x, axis=axis, keepdims=keepdims, target=target)
+        return (out != 0).astype(out.dtype) if x.dtype == bool else out
+
+    return sum
+
+
+def _precise(name: str, wide: str, narrow: str, tier: int = 1) -> Fault:
+    return Fault(f"{name} of {wide} in {narrow}", tier, name, replace(**{name: _narrow(wide, narrow)}))
+
+
+_TIERS = {"copy": 0, "equal": 0, "max": 2, "argmax": 2, "concat": 2, "take": 2, "matmul": 3, "conv2d": 3}
+
 FAULTS = [
+    *[_precise(name, "float64", "float32", _TIERS.get(name, 1)) for name in (
+        "add", "subtract", "multiply", "negative", "maximum", "square", "copy", "abs", "matmul", "conv2d", "take", "where",
+    )],
+    *[_precise(name, "int64", "float64", _TIERS.get(name, 1)) for name in (
+        "add", "subtract", "multiply", "maximum", "equal", "less", "max", "argmax", "abs", "negative", "square", "concat",
+        "copy",
+    )],
+    Fault("full by float64", 0, "full", replace(full=_full_by_float)),
+    Fault("Python number by float32", 1, "add", replace(add=_number_by_float)),
+    Fault("int64 to float64 by float32", 1, "astype", replace(astype=_cast_by(np.float32, np.int64, tp.float64))),
+    Fault("int32 to float64 by float32", 1, "astype", replace(astype=_cast_by(np.float32, np.int32, tp.float64))),
+    Fault("float64 to int64 by float32", 1, "astype", replace(astype=_cast_by(np.float32, np.float64, tp.int64))),
+    Fault("difference of int8 saturates", 1, "subtract", replace(subtract=_clipped(np.subtract))),
+    Fault("absolute value saturates", 1, "abs", replace(abs=_clipped(np.abs))),
+    Fault("more than a block", 1, "add", replace(add=_one_block)),
+    Fault("sum of bools is any", 2, "sum", replace(sum=_bools_once), ("less", "isnan")),
+    Fault("largest of minus infinity", 2, "max", replace(max=_from_lowest)),
+    Fault("any of NaN", 2, "any", replace(any=_nan_is_false)),
+    Fault("two axes of three", 2, "sum", replace(sum=_rolled)),
+    Fault("rows with columns", 2, "add", replace(add=_by_rows)),
+    Fault("repeated operand", 2, "add", replace(add=_no_repeats)),
+    Fault("crossed axes", 2, "sum", replace(sum=_backwards)),
+    Fault("step of three", 2, "getitem", replace(getitem=_two_for_three)),
+    *[
+        Fault(f"{name} lost in a view", 2, name, replace(**{name: _lost}))
+        for name in ("add_", "multiply_", "subtract_", "assign_")
+    ],
+    Fault("tensor lost in a view", 2, "assign_", replace(assign_=_tensors_lost)),
+    Fault("strides of x2 ignored", 2, "add_", replace(add_=_strides_of_x2)),
+    Fault("stack of turned matrices", 3, "matmul", replace(matmul=_stack_by_rows)),
+    Fault("window of minus infinity", 3, "max_pool2d", replace(max_pool2d=_from_lowest)),
+    Fault("softmax at minus infinity", 3, "softmax", replace(softmax=_softmax_of_infinity)),
+    Fault("stride with groups", 3, "conv2d", replace(conv2d=_stride_or_groups)),
+    Fault("second derivative lost", 4, "tanh", say(derivatives={"tanh": {"x": _tanh_once}})),
+    Fault("gradient in float32", 4, "exp", say(derivatives={"exp": {"x": _exp_single}})),
+    Fault("gradient without axes", 4, "square", say(derivatives={"square": {"x": _square_flat}})),
+    Fault("gradient of abs at 0", 4, "abs", say(derivatives={"abs": {"x": lambda g, x: g * tp.where(x >= 0, 1.0, -1.0)}})),
+    Fault("shared scratch", 5, "exp", replace(exp=_scratch)),
     Fault("aliasing copy", 0, "copy", replace(copy=_alias)),
     Fault("wrong promotion", 1, "add", replace(add=_single)),
     Fault("mutated operand", 1, "exp", replace(exp=_in_place)),

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from tripoint.conformance.checks.gradients import PROMISES
 from tripoint.conformance.checks.protocols import PROTOCOLS
 from tripoint.conformance.records import RECORDS, WITHOUT_RECORD
 from tripoint.conformance.session import units
-from tripoint.errors import ArgumentError, DeviceError, DTypeError, TripointError
+from tripoint.errors import ArgumentError, DeviceError, DTypeError, ShapeError, TripointError
 from tripoint.plugin import Backend, Capabilities, Device, Key, operators, register, strided
 
 
@@ -250,7 +251,9 @@ def test_text(mixed: conformance.Report) -> None:
     text = str(mixed)
     assert "FAIL  tier 1  maximum" in text
     assert "out = tp.maximum(x1, x2)" in text
-    assert text.splitlines()[-1].startswith("1 FAIL")
+    assert "  got  [" in text
+    assert "  want [" in text
+    assert text.endswith("1 failed, 4 blocked, 2 passed\n")
 
 
 def test_json(mixed: conformance.Report) -> None:
@@ -389,3 +392,211 @@ def test_errors_are_of_tripoint() -> None:
     assert not isinstance(failure, AssertionError)
     assert "import tripoint as tp" in str(failure)
     assert tp.conformance is conformance
+
+
+# What an author declares honestly --------------------------------------------------------------------------------------
+
+
+def _refusing(*names: str) -> Any:
+    """A right backend that refuses results of some dtypes, and declares the others."""
+    refused = {getattr(tp, name) for name in names}
+
+    def spoil(kernels: Any, said: Any) -> None:
+        def without(right: Any) -> Any:
+            @wraps(right)
+            def kernel(*operands: Any, **meta: Any) -> Any:
+                wanted = getattr(meta.get("target"), "dtype", None)
+                out = None if wanted in refused else right(*operands, **meta)
+                if out is None or (isinstance(out, np.ndarray) and out.dtype.name in names):
+                    raise DTypeError("the chip has no such numbers")
+                return out
+
+            return kernel
+
+        kernels.update({name: fn if name.endswith("_") else without(fn) for name, fn in kernels.items()})
+        lacks = dict.fromkeys(("mean.bool", "mean.integral", "max.gradient", "min.gradient"), "needs a sum in int64")
+        said["capabilities"] = Capabilities(dtypes=tuple(d for d in DTYPES if d not in names), lacks=lacks)
+
+    return spoil
+
+
+def test_a_backend_without_int64_passes_by_an_honest_declaration() -> None:
+    register(toy("kiln", _refusing("int64")))
+    report = conformance.run("kiln.strided")
+    assert report.ok, report.text()
+    assert report.of("add") == report.of("equal") == report.of("sum") == "pass"
+    register(toy("slim", _refusing("int64")))
+    verdict = next(v for v in conformance.run("slim.strided", tiers=[2], operators=["argmax"]).verdicts)
+    assert verdict.verdict == "unsupported"
+    assert "int64, which the backend does not hold" in verdict.reason
+
+
+def test_a_wrong_sum_of_bools_is_blamed_on_sum_alone() -> None:
+    register(toy("flawed", next(f for f in FAULTS if f.name == "sum of bools is any").spoil))
+    report = conformance.run("flawed.strided", tiers=range(3))
+    assert [v.operator for v in report.verdicts if v.verdict == "fail"] == ["sum"]
+
+
+def test_results_with_more_axes_than_declared_are_skipped() -> None:
+    def spoil(kernels: Any, said: Any) -> None:
+        def limited(right: Any) -> Any:
+            @wraps(right)
+            def kernel(*operands: Any, **meta: Any) -> Any:
+                out = right(*operands, **meta)
+                if getattr(out, "ndim", 0) > 3:
+                    raise ShapeError("at most 3 axes")
+                return out
+
+            return kernel
+
+        kernels.update({name: limited(fn) for name, fn in kernels.items()})
+        said["capabilities"] = Capabilities(dtypes=DTYPES, ranks=(0, 3), lacks={})
+
+    register(toy("kiln", spoil))
+    report = conformance.run("kiln.strided")
+    assert report.ok, report.text()
+    assert report.of("expand_dims") == report.of("matmul") == "pass"
+
+
+def test_numbers_that_a_device_rounds_are_no_change_of_an_operand() -> None:
+    """A device that holds 8 bits of a float32: results are off as declared, operands stay as they were."""
+
+    def coarse(x: Any) -> Any:
+        return np.rint(x * 8) / np.float32(8) if x.dtype == np.float32 else x
+
+    def spoil(kernels: Any, said: Any) -> None:
+        made = kernels.pop("from_data")
+        kernels["from_data"] = lambda *, data, copy, target: coarse(made(data=data, copy=copy, target=target))
+        wide = Capabilities(dtypes=("float32",), lacks={}, tolerance={"*": 0.1}, nonfinite=False)
+        said.update(held=coarse, capabilities=wide)
+
+    register(toy("grid", spoil))
+    report = conformance.run("grid.strided", tiers=[0, 1], operators=["copy", "add", "multiply", "negative"])
+    assert not any("changed its operand" in f.what for f in report.failures), report.text()
+    assert report.of("add") == report.of("copy") == "pass", report.text()
+
+
+def test_without_nonfinite_numbers_none_is_asked_for() -> None:
+    asked: list[Any] = []
+
+    def spoil(kernels: Any, said: Any) -> None:
+        def spied(right: Any) -> Any:
+            @wraps(right)
+            def kernel(*operands: Any, **meta: Any) -> Any:
+                out = right(*operands, **meta)
+                if isinstance(out, np.ndarray) and out.dtype.kind == "f":
+                    asked.append(bool(np.isfinite(out).all()))
+                return out
+
+            return kernel
+
+        for name in ("from_data", "full", "exp", "copy"):
+            kernels[name] = spied(kernels[name])
+        said["capabilities"] = Capabilities(dtypes=("float32", "float64"), lacks={}, nonfinite=False)
+
+    register(toy("kiln", spoil))
+    assert conformance.run("kiln.strided", operators=["from_data", "full", "exp", "copy"], tiers=[0, 1]).ok
+    assert asked
+    assert all(asked)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [({"dtypes": ("flot32",)}, "'flot32', which is neither"), ({"dtypes": DTYPES, "ranks": (3, 1)}, r"not \(3, 1\)")],
+)
+def test_declarations_that_mean_nothing_are_refused(said: dict[str, Any], words: str) -> None:
+    register(toy("kiln", lambda kernels, all_said: all_said.update(capabilities=Capabilities(**said, lacks={}))))
+    with pytest.raises(ArgumentError, match=words):
+        conformance.run("kiln.strided")
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ({"tiers": 1}, "tiers are several"),
+        ({"tiers": ["a"]}, "tier 'a'"),
+        ({"operators": "add"}, r"operators=\['add'\], not 'add'"),
+    ],
+)
+def test_arguments_of_other_kinds_are_refused(call: dict[str, Any], words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        conformance.run("cpu.strided", **call)
+    with pytest.raises(ArgumentError, match="named by its point"):
+        conformance.run(None)  # type: ignore[arg-type]
+
+
+_BAD_FILES = {
+    "toml.toml": b"[[failure\n",
+    "json.json": b"[{",
+    "coding.toml": b"\xff\xfe",
+    "empty.toml": b"",
+    "text.json": b'["add"]',
+    "key.toml": b'[[failure]]\noperator = "add"\ndytpe = "int8"\nreason = "x"\n',
+    "reason.toml": b'[[failure]]\noperator = "add"\nreason = " "\n',
+    "operator.toml": b'[[failure]]\noperator = "adds"\nreason = "x"\n',
+    "dtype.toml": b'[[failure]]\noperator = "add"\ndtype = "flot"\nreason = "x"\n',
+    "missing.toml": None,
+}
+
+
+@pytest.mark.parametrize("name", _BAD_FILES)
+def test_a_file_of_known_failures_that_means_nothing_is_refused(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = _BAD_FILES[name]
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ArgumentError, match=name) as raised:
+        conformance.run("cpu.strided", tiers=[0], known_failures=tmp_path / name)
+    assert "\n" not in str(raised.value)
+    assert conformance.main(["cpu.strided", "--tiers", "0", "--known-failures", str(tmp_path / name)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_control_characters_are_escaped_everywhere() -> None:
+    said = "a \x00\x1b[31m ]]> & \ud800\nsecond"
+
+    def spoil(kernels: Any, all_said: Any) -> None:
+        def exp(x: Any) -> Any:
+            raise ValueError(said)
+
+        kernels["exp"] = exp
+        del kernels["tanh"]
+        all_said["capabilities"] = Capabilities(dtypes=DTYPES, lacks={"tanh": said})
+
+    register(toy("flawed", spoil))
+    report = conformance.run("flawed.strided", tiers=[1], operators=["exp", "tanh"])
+    assert report.counts()["fail"] == report.counts()["unsupported"] == 1
+    assert len(ElementTree.fromstring(report.junit())) == 2
+    for text in (report.text(), report.junit(), report.markdown(), report.json()):
+        assert text.encode().decode().replace("\n", "").isprintable()
+    with pytest.raises(ValueError, match="second"):
+        exec(compile(report.failures[0].reproducer, "<pasted>", "exec"), {})
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (tmp_path, tmp_path / "none" / "out.json"):
+        assert conformance.main(["cpu.strided", "--tiers", "0", "--report", str(path)]) == 2
+        out = capsys.readouterr()
+        assert out.out == ""
+        assert len(out.err.splitlines()) == 1
+        assert str(path) in out.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_leaves_no_cache_behind(tmp_path: Path) -> None:
+    text = "from tripoint.conformance import main\nsys.exit(main(['meta.strided', '--tiers', '0', '-q']))"
+    done = program(text, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bench_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "times.json"
+    assert conformance.main(["cpu.strided", "--bench", "--operators", "add,zeros", "--report", str(path)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    times = json.loads(path.read_text())["times"]
+    assert [t["operator"] for t in times] == ["add", "zeros"]
+    assert all(t["microseconds"] > 0 for t in times)

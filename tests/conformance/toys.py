@@ -74,7 +74,7 @@ def toy(name: str, spoil: Callable[[Kernels, dict[str, Any]], None] | None = Non
     }
     if spoil is not None:
         spoil(made, said)
-    derivatives = said.pop("derivatives", {})
+    derivatives, held = said.pop("derivatives", {}), said.pop("held", np.array)
     backend = Backend(Device(name), strided, **said)
     scalars = [n for n in _kernels.WITH_SCALARS if n in made]
     backend.kernels(scalars=True, **{n: made[n] for n in scalars})
@@ -84,7 +84,7 @@ def toy(name: str, spoil: Callable[[Kernels, dict[str, Any]], None] | None = Non
 
     @backend.from_("cpu.strided")
     def there(x: Any, *, target: Key) -> Any:
-        return np.array(x)
+        return held(x)
 
     @backend.to("cpu.strided")
     def back(x: Any) -> Any:

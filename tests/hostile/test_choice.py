@@ -185,8 +185,8 @@ print(use(lambda: tp.plugins.layer("varnish")), tp.plugins.layers())
         tmp_path,
     )
     name, blue, layer, layer_blue, none = out.splitlines()
-    for text, what in ((name, "tripoint.paint"), (layer, "the layer 'glaze'")):
-        assert text.startswith(f"PluginError: {what} is provided by ")
+    for text, what in ((name, "PluginNameError: tripoint.paint"), (layer, "PluginError: the layer 'glaze'")):
+        assert text.startswith(f"{what} is provided by ")
         assert "red-names 1.0" in text
         assert "blue-names 1.0" in text
     assert (blue, layer_blue) == ("blue", "blue")
@@ -246,6 +246,8 @@ print({n: p.state for n, p in tp.plugins.found().items() if n in ("red-home", "t
 """
     *found, states = run(USE + program, tmp_path, env=env).splitlines()
     assert found == [
+        "warning | red-home 1.0 is preferred and blocked, so calls on its points are refused | "
+        "take it back: tripoint.plugins.block('red-home') ends the preference",
         "warning | TRIPOINT_DISABLE names 'red-hme', which is not installed | "
         "write 'red-home' if that is meant, or take it out of the variable",
         "warning | TRIPOINT_PREFER names 'nobody', which is not installed | take it out of the variable",

@@ -85,6 +85,9 @@ def test_what_a_requirement_says_of_the_core() -> None:
     assert read(["numpy>=2", "tripoint>=0.1,<0.2", "tripoint-dense-cpu>=7"]) == ([">=0.1", "<0.2"], [])
     assert read(["Tripoint[cpu] (>=0.1, <0.2)"]) == ([">=0.1", "<0.2"], [])
     assert read(["tripoint", "tripoint>=9; extra == 'fast'"]) == ([], [])
+    assert read(["tripoint>=9; python_version < '4' and (extra == 'fast')"]) == ([], [])
+    for other in ("tripoint>=9; platform_release != 'extra'", "tripoint>=9; extra == 'fast' or python_version < '4'"):
+        assert read([other]) == ([], [other])
     marked = 'tripoint>=9; python_version < "3.9"'
     assert read([marked, "tripoint>1!2"]) == ([], [marked, "tripoint>1!2"])
 

@@ -270,6 +270,37 @@ TABLE = [
         "RegistrationError",
     ),
     Row(
+        "registers nothing",
+        "contained",
+        "registers nothing on the points that its entry points name: DEVICE.strided",
+        GOOD + "class Idle:\n    @hookimpl\n    def tripoint_register(self, registry): pass\nbackend = Idle()",
+        "RegistrationError",
+    ),
+    Row(
+        "registers on points that it does not name",
+        "contained",
+        "a kernel of exp on points that",
+        GOOD + "class Lost:\n    @hookimpl\n    def tripoint_register(self, registry):\n"
+        "        registry.kernel('exp', exp, every=Pattern('good', 'strided'))\nbackend = Lost()",
+        "RegistrationError",
+    ),
+    Row(
+        "has an asynchronous hook",
+        "contained",
+        "tripoint_register of MODULE:backend is written with async or yield",
+        GOOD + "class Later:\n    @hookimpl\n    async def tripoint_register(self, registry):\n"
+        "        whole.tripoint_register(registry)\nwhole, backend = backend, Later()",
+        "RegistrationError",
+    ),
+    Row(
+        "has a hook with a yield",
+        "contained",
+        "tripoint_probe of MODULE:backend is written with async or yield",
+        GOOD + "class Later(Backend):\n    @hookimpl\n    def tripoint_probe(self):\n        yield None\n"
+        "backend = Later(Device('DEVICE'), strided, payload=Box)",
+        "RegistrationError",
+    ),
+    Row(
         "offers kernels for the points of others",
         "untouched",
         "kernels on good.strided (when preferred)",
@@ -315,6 +346,12 @@ TABLE = [
         "itself",
         "expected 2 arguments, got 1",
         _kernel("import operator\nbackend.kernels(exp=operator.add)"),
+    ),
+    Row(
+        "leaves a scope open in a kernel",
+        "caught",
+        "exp left a scope open, such as no_grad(): Mode(device=None, fallback=error, grad=True",
+        _kernel("@backend.kernel('exp')\ndef exp(x):\n    tp.no_grad().__enter__()\n    return Box(x.shape)"),
     ),
     # Hardware.
     Row(

@@ -214,6 +214,8 @@ def __getattr__(name: str) -> Any:
             found = plugins.find_name(name)
         except KeyError:
             pass
+        except errors.PluginError as error:
+            raise errors.PluginNameError(str(error)) from error.__cause__
         else:
             globals()[name] = found
             _added.append(name)
@@ -237,6 +239,7 @@ def __dir__() -> list[str]:
         name
         for name, value in globals().items()
         if name[0] != "_"
+        and name not in _added
         and not isinstance(value, _ModuleType)
         and (getattr(value, "__module__", "") or "").startswith("tripoint")
     ]

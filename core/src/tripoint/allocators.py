@@ -10,7 +10,7 @@ import threading
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
-from tripoint.errors import ArgumentError, OutOfMemoryError, RegistrationError, shown, sized
+from tripoint.errors import ArgumentError, OutOfMemoryError, PluginError, RegistrationError, said, shown, sized, told
 
 if TYPE_CHECKING:
     from tripoint.streams import Marker, Queue
@@ -81,14 +81,14 @@ class Allocator:
     #: whose memory it is, for messages; a Backend says so.
     name: str = ""
 
-    _lock: threading.Lock
+    _lock: Any
     _gone: deque[tuple[Any, int, int, Queue | None, set[Queue]]]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Everything inherited is set here: an author's ``__init__`` need not call ours."""
         made = super().__new__(cls)
         made.name = cls.name or cls.__name__
-        made._lock = threading.Lock()
+        made._lock = threading.RLock()  # which knows its owner; nobody takes it twice, see `_alone`
         # Note [Blocks that die]: a block dies wherever the collector runs, also while this thread holds the lock, or one of a
         # queue. So it only leaves a note, and whoever holds the lock next takes it back.
         made._gone = deque()
@@ -138,7 +138,7 @@ class Allocator:
             OutOfMemoryError: the driver has no more, or the limit is reached, with nothing left in the cache.
         """
         try:
-            with self._lock:
+            with self._alone():
                 self._take_back()
                 raw, size = self._obtain(nbytes, queue)
                 block = Block()
@@ -157,9 +157,9 @@ class Allocator:
         """Counts: bytes ``live`` in tensors, ``reserved`` of the device, ``cached`` for reuse, ``peak`` of live; ``blocks``
         alive and ``allocations`` made; and ``limit``, ``capacity`` and ``lost`` where there are any.
         """
-        with self._lock:
+        with self._alone():
             self._take_back()
-            said = {
+            counts = {
                 "live": self._live,
                 "reserved": self._reserved,
                 "cached": self._reserved - self._held,
@@ -167,10 +167,11 @@ class Allocator:
                 "blocks": self._sizes.total(),
                 "allocations": self._count,
             }
-            for name, value in (("limit", self._limit), ("capacity", self._capacity()), ("lost", self._wasted or None)):
+            capacity = self._told("_capacity")
+            for name, value in (("limit", self._limit), ("capacity", capacity), ("lost", self._wasted or None)):
                 if value is not None:
-                    said[name] = value
-            return said
+                    counts[name] = value
+            return counts
 
     def set_limit(self, nbytes: int | None) -> None:
         """Reserve no more than so many bytes of the device; ``None`` takes the limit away.
@@ -182,7 +183,7 @@ class Allocator:
             raise ArgumentError(
                 f"a memory limit is a number of bytes from 0, or None for no limit, not {shown(nbytes)}"
             )
-        with self._lock:
+        with self._alone():
             self._limit = nbytes
             if nbytes is not None and self._reserved > nbytes:
                 self._take_back()
@@ -190,21 +191,35 @@ class Allocator:
 
     def empty_cache(self) -> int:
         """Give what is cached back to the device; how many bytes that were."""
-        with self._lock:
+        with self._alone():
             self._take_back()
             return self._drop()
 
     def reset_peak(self) -> None:
         """Let ``peak`` start again from what is live now."""
-        with self._lock:
+        with self._alone():
             self._take_back()
             self._peak = self._live
+
+    def _alone(self) -> Any:
+        """The lock, for a thread that does not hold it.
+
+        Raises:
+            PluginError: what the author wrote, or a destructor that ran in it, asks for this very memory.
+        """
+        if self._lock._is_owned():
+            kind = type(self)
+            raise PluginError(
+                f"{self.name}: the allocator {kind.__module__}.{kind.__qualname__} is asked while it allocates, frees or "
+                "counts; _alloc, _free, _capacity and _largest may neither ask it nor make tensors there"
+            )
+        return self._lock
 
     # The rest, with the lock held ------------------------------------------------------------------------------------
 
     def _tidy(self) -> None:
         """Take back what died, unless the lock is held: then its holder, or the next one, does."""
-        while self._gone and self._lock.acquire(blocking=False):
+        while self._gone and not self._lock._is_owned() and self._lock.acquire(blocking=False):
             try:
                 self._take_back()
             finally:
@@ -281,7 +296,23 @@ class Allocator:
         try:
             return self._alloc(size), ""
         except MemoryError as error:
-            return None, str(error)
+            return None, told(error) or ""
+
+    def _told(self, what: str) -> int | None:
+        """What the author's ``_capacity`` or ``_largest`` says.
+
+        Raises:
+            PluginError: it raised, or gave what is no number of bytes.
+        """
+        try:
+            value = getattr(self, what)()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            raise PluginError(f"{self.name}: {what} raised {said(error)}") from error
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+            raise PluginError(f"{self.name}: {what} gives a number of bytes, or None, not {shown(value)}")
+        return value
 
     def _rounded(self, nbytes: int) -> int:
         if not self.caching:
@@ -291,29 +322,34 @@ class Allocator:
 
     def _exhausted(self, nbytes: int, why: str) -> OutOfMemoryError:
         """The error, with advice only where it applies."""
-        largest = None if why == "limit" else self._largest()
-        capacity = self._capacity()
+        largest = capacity = None
+        wrong = ""
+        try:
+            capacity = self._told("_capacity")
+            largest = None if why == "limit" else self._told("_largest")
+        except PluginError as odd:  # which must not hide that the memory is spent
+            wrong = str(odd)
         free = capacity - self._reserved if capacity is not None else None
         held = sorted(self._sizes.items(), key=lambda pair: -pair[0] * pair[1])[:3]
         lines = [f"{self.name}: out of memory: {sized(nbytes)} wanted" + f" ({nbytes} bytes)" * (nbytes > 1023)]
-        said = [
+        counts = [
             f"in use {sized(self._live)} in {self._sizes.total()} blocks",
             f"cached {sized(self._reserved - self._held)}",
             f"limit {sized(self._limit)}" if self._limit is not None else "no limit set",
         ]
         if capacity is not None:
-            said.append(f"capacity {sized(capacity)}")
+            counts.append(f"capacity {sized(capacity)}")
         if largest is not None:
-            said.append(f"largest free block {sized(largest)}")
-        lines.append("  " + ", ".join(said))
+            counts.append(f"largest free block {sized(largest)}")
+        lines.append("  " + ", ".join(counts))
+        if wrong:
+            lines.append(f"  {wrong}")
         if held:
             lines.append("  most of it: " + ", ".join(f"{count} x {sized(size)}" for size, count in held))
         if why and why != "limit":
             lines.append(f"  the driver says: {why}")
         if self._lost is not None:
-            lines.append(
-                f"  {sized(self._wasted)} were lost: freeing them raised {type(self._lost).__name__}: {self._lost}"
-            )
+            lines.append(f"  {sized(self._wasted)} were lost: freeing them raised {said(self._lost)}")
         if why == "limit":
             lines.append(f"  raise the limit, tripoint.memory.set_limit({self.name!r}, nbytes), or let go of tensors")
         elif free is not None and largest is not None and largest < nbytes <= free:

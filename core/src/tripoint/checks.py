@@ -28,6 +28,7 @@ __all__ = [
     "choice",
     "device",
     "dtype",
+    "exponent",
     "fits",
     "integer",
     "kind",
@@ -246,6 +247,20 @@ def fits(operator: Operator, dtype: DType, /, **arguments: Any) -> None:
             check_number(value, dtype)
         except TripointError as error:
             raise type(error)(f"{_name(operator)}: {name}: {error}") from None
+
+
+def exponent(operator: Operator, /, **arguments: Any) -> None:
+    """Each argument, an exponent of integers or the smallest of several, is not negative: what `pow` asks for.
+
+    Raises:
+        ArgumentError: one is.
+    """
+    for name, value in _given(arguments).items():
+        if value < 0:
+            raise ArgumentError(
+                f"{_name(operator)}: {name} is {shown(value)}, and an integer to a negative power is no integer; "
+                "convert to a floating dtype first"
+            )
 
 
 def choice(operator: Operator, options: Iterable[Any], /, **arguments: Any) -> None:

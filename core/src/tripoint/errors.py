@@ -6,6 +6,8 @@ say what was wrong, with which value, and what to do.
 
 from __future__ import annotations
 
+import re
+
 __all__ = [
     "AliasError",
     "AmbiguousKernelError",
@@ -24,6 +26,7 @@ __all__ = [
     "NotBuiltYetError",
     "OutOfMemoryError",
     "PluginError",
+    "PluginNameError",
     "ReadOnlyError",
     "RegistrationError",
     "ScalarRangeError",
@@ -34,20 +37,83 @@ __all__ = [
 ]
 
 
+#: escape sequences of terminals, and characters that move the cursor or turn the line around: no part of any message.
+_UNSEEN = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+)
+#: lines that the text of an exception or a probe may have within a message, so that the whole stays within `MOST_LINES`.
+_MOST_TOLD = 8
+
+
+def kind_of(value: object) -> str:
+    """Name of a value's class, whatever its metaclass does."""
+    return cleaned(str.__str__(type.__dict__["__name__"].__get__(type(value))), 1)
+
+
+def cleaned(text: str, most: int | None = None) -> str:
+    """Text without control characters; where ``most`` is given, of so many lines at most, each of 400 characters at most."""
+    text = _UNSEEN.sub("", text)
+    if most is None:
+        return text
+    lines = text.splitlines() or [""]
+    if len(lines) > most:
+        lines[most - 1 :] = [f"... and {len(lines) - most + 1} more lines"] if most > 1 else [f"{lines[0]}..."]
+    return "\n".join([line if len(line) <= 400 else f"{line[:397]}..." for line in lines])
+
+
+def told(value: object) -> str | None:
+    """``str(value)`` of something that a plugin gave, cleaned and cut short; ``None`` where its class does not let it be had.
+
+    Exceptions, answers of probes and hooks, and what else comes out of a plugin are written by this and by `shown` alone:
+    their ``__str__`` may raise, SystemExit included, and a subclass of str may write itself otherwise each time.
+    """
+    try:
+        return cleaned(str.__str__(value if issubclass(type(value), str) else str(value)), _MOST_TOLD)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return None
+
+
 def shown(value: object) -> str:
     """``repr(value)`` for a message: shortened where it is long, and for ints that Python refuses to write out."""
-    if isinstance(value, int) and value.bit_length() > 128:
-        return f"{'-' if value < 0 else ''}2**{value.bit_length() - 1} or more"
     try:
-        text = repr(value)
-    except Exception:
-        return f"a {type(value).__name__}"
+        if isinstance(value, int) and value.bit_length() > 128:
+            return f"{'-' if value < 0 else ''}2**{value.bit_length() - 1} or more"
+        text = cleaned(str.__str__(repr(value)))
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return f"a {kind_of(value)}"
     return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def said(error: BaseException | None) -> str:
+    """An exception as text of few lines, whatever its own ``__str__`` does."""
+    text = told(error)
+    if text is None:
+        return f"{kind_of(error)}, whose text cannot be had"
+    return f"{kind_of(error)}: {text}" if text else kind_of(error)
+
+
+def noted(error: BaseException, note: str) -> None:
+    """Add a note to an exception, also to one that lets nothing be set, such as a frozen dataclass.
+
+    One whose notes cannot be had at all stays without: it is never replaced.
+    """
+    try:
+        notes = [*getattr(error, "__notes__", ())]
+        if note not in notes:  # of an error that is kept and raised again
+            BaseException.__setattr__(error, "__notes__", [*notes, note])
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return
 
 
 def clipped(text: str, most: int) -> str:
     """One line of at most ``most`` characters."""
-    line = text if "\n" not in text and "\r" not in text else " ".join(text.split())
+    line = cleaned(text if "\n" not in text and "\r" not in text else " ".join(text.split()))
     return line if len(line) <= most else f"{line[: most - 3]}..."
 
 
@@ -182,6 +248,10 @@ class AmbiguousKernelError(TripointError, TypeError):
 
 class PluginError(TripointError, RuntimeError):
     """A plugin could not be loaded, or is broken; chained to what it raised."""
+
+
+class PluginNameError(PluginError, AttributeError):
+    """A name that an installed plugin adds to the namespace, and the plugin is broken or blocked: ``hasattr`` is false."""
 
 
 class RegistrationError(PluginError):

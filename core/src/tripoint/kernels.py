@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tripoint import dtypes as dt
 from tripoint.devices import Device
 from tripoint.dtypes import DType, DTypeClass
-from tripoint.errors import AmbiguousKernelError, RegistrationError, short_file
+from tripoint.errors import AmbiguousKernelError, RegistrationError, cleaned, short_file
 from tripoint.keys import ABSENT, Key
 from tripoint.layouts import Layout, LayoutSpec
 from tripoint.schema import Row, rows
@@ -106,17 +106,29 @@ SCALAR = _Scalar()
 
 
 class Origin:
-    """Who registered something: distribution (``None``: the running program), version, function, file and line."""
+    """Who registered something: distribution (``None``: the running program), version, function, file and line.
 
-    __slots__ = ("distribution", "file", "function", "line", "module", "version")
+    Args:
+        operator: of a kernel; errors name it beside one that a factory made, whose name tells as little as a lambda's.
+    """
 
-    def __init__(self, distribution: str | None, version: str | None, fn: Callable[..., Any]) -> None:
+    __slots__ = ("distribution", "file", "function", "line", "module", "operator", "version")
+
+    def __init__(
+        self, distribution: str | None, version: str | None, fn: Callable[..., Any], operator: str = ""
+    ) -> None:
         self.distribution = distribution
         self.version = version
-        self.function: str = getattr(fn, "__name__", None) or repr(fn)
+        name = getattr(fn, "__name__", None)  # which a function lets anybody set, as its module, to anything
+        self.function: str = cleaned(name, 1) if name and isinstance(name, str) else type(fn).__name__
         inner = getattr(fn, "__wrapped__", fn)
-        code = getattr(inner, "__code__", None)
-        self.module: str | None = getattr(inner, "__module__", None) or type(inner).__module__
+        code = getattr(inner, "__code__", None) or getattr(getattr(fn, "func", None), "__code__", None)
+        # What a factory closes over tells its kernels apart, and their name does not, unless the factory gave each its own.
+        alike = getattr(fn, "__closure__", None) is not None and self.function == getattr(code, "co_name", None)
+        nameless = self.function == "<lambda>" or not hasattr(fn, "__name__")
+        self.operator = operator if (alike or nameless) and operator != self.function else ""
+        module = getattr(inner, "__module__", None)
+        self.module: str | None = module if module and isinstance(module, str) else type(inner).__module__
         self.file: str | None = code.co_filename if code is not None else None
         self.line: int | None = code.co_firstlineno if code is not None else None
 
@@ -136,7 +148,8 @@ class Origin:
         return f"{self.distribution or 'the running program'} {self.version or ''}".rstrip()
 
     def __str__(self) -> str:
-        return f"{self.function} from {self.provider}" + (f" at {self.where}" if self.file else "")
+        name = f"{self.function} of {self.operator}" if self.operator else self.function
+        return f"{name} from {self.provider}" + (f" at {self.where}" if self.file else "")
 
 
 Patterns = tuple[Pattern, ...]
@@ -514,7 +527,7 @@ def make_derivative(
         if unknown:
             raise RegistrationError(f"derivative of {row.signature()} by {name}: nothing provides {', '.join(unknown)}")
     first = next(iter(functions.values()))
-    owner = "tripoint" if (first.__module__ or "").startswith("tripoint.") else None
+    owner = "tripoint" if str(first.__module__).startswith("tripoint.") else None
     every = Pattern() if args is None else None
     return Derivative(row.name, functions, Origin(owner, None, first), every=every, args=args)
 

@@ -15,7 +15,10 @@ from tripoint.layouts import Layout
 
 __all__ = ["Key"]
 
-_interned: dict[tuple[Device | None, Layout | None, DType | None, frozenset[str]], Key] = {}
+Ident = tuple[Device | None, Layout | None, DType | None, frozenset[str]]
+
+#: every key there is; replaced and never changed, so that no reader meets part of a family.
+_interned: dict[Ident, Key] = {}
 
 AUTOGRAD = "autograd"
 VIEW = "view"
@@ -87,25 +90,32 @@ def intern(
 ) -> Key:
     """The one key of that point and those parts."""
     ident = (device, layout, dtype, parts)
-    found = _interned.get(ident)
-    if found is None:
-        with _lock:
-            found = _make(ident)
-            _interned.update(_making)
-            _making.clear()
-    return found
+    return _interned.get(ident) or _added(ident)
 
 
-# A key and its siblings point at each other, so they are made together under a lock and published when complete.
-_lock = threading.Lock()
-_making: dict[tuple[Device | None, Layout | None, DType | None, frozenset[str]], Key] = {}
+# A key and its siblings point at each other, so they are made aside and published together: what an interrupt, a full
+# stack or a name that cannot be written stops halfway is nobody's. The lock may be taken again by a signal handler.
+_lock = threading.RLock()
 
 
-def _make(ident: tuple[Any, Any, Any, frozenset[str]]) -> Key:
-    found = _interned.get(ident) or _making.get(ident)
+def _added(ident: Ident) -> Key:
+    global _interned
+    with _lock:
+        while True:
+            before = _interned
+            made: dict[Ident, Key] = {}
+            found = _make(ident, before, made)
+            after = {**before, **made}
+            if _interned is before:  # no signal handler made keys meanwhile
+                _interned = after
+                return found
+
+
+def _make(ident: tuple[Any, Any, Any, frozenset[str]], known: dict[Ident, Key], made: dict[Ident, Key]) -> Key:
+    found = known.get(ident) or made.get(ident)
     if found is not None:
         return found
-    key = _making[ident] = object.__new__(Key)
+    key = made[ident] = object.__new__(Key)
     key.device, key.layout, key.dtype, key.parts = ident
     key.autograd, key.view = AUTOGRAD in key.parts, VIEW in key.parts
     key.fitted = key.layout is not None and key.layout.gradient_like is not None
@@ -116,8 +126,11 @@ def _make(ident: tuple[Any, Any, Any, frozenset[str]]) -> Key:
     for part in sorted(key.parts, reverse=True):
         key.name = f"{part}<{key.name}>"
     point = ident[:3]
-    key.base = key if not key.parts else _make((*point, frozenset()))
-    key.recorded = key if key.autograd or key.layout is None else _make((*point, key.parts | {AUTOGRAD}))
+    key.base = key if not key.parts else _make((*point, frozenset()), known, made)
+    if key.autograd or key.layout is None:
+        key.recorded = key
+    else:
+        key.recorded = _make((*point, key.parts | {AUTOGRAD}), known, made)
     return key
 
 

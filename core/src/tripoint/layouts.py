@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tripoint.errors import LayoutError, TensorAttributeError
+from tripoint.errors import LayoutError, PluginError, PluginNameError, TensorAttributeError
 
 if TYPE_CHECKING:
     from tripoint.tensor import Tensor
@@ -103,6 +103,8 @@ def __getattr__(name: str) -> Layout:
             return find_more[0](name)
         except LayoutError as error:
             raise TensorAttributeError(f"tripoint.layouts.{name}: {error}") from None
+        except PluginError as error:
+            raise PluginNameError(str(error)) from error.__cause__
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

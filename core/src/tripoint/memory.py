@@ -9,7 +9,7 @@ from tripoint import devices, kernels, plugins
 from tripoint.allocators import Allocator
 from tripoint.devices import Device
 from tripoint.dtypes import float32
-from tripoint.errors import DeviceError, PluginError
+from tripoint.errors import DeviceError, PluginError, said, shown, told
 from tripoint.keys import intern
 from tripoint.layouts import strided
 from tripoint.modes import get_mode
@@ -43,8 +43,8 @@ class Stats:
         return asdict(self)
 
     def __str__(self) -> str:
-        said = ", ".join(f"{name} {count}{' bytes' * (name not in _NUMBERS)}" for name, count in self.counts.items())
-        return f"memory of {self.device}: {said if self.supported else 'not supported'}" + f": {self.note}" * bool(
+        counted = ", ".join(f"{name} {count}{' bytes' * (name not in _NUMBERS)}" for name, count in self.counts.items())
+        return f"memory of {self.device}: {counted if self.supported else 'not supported'}" + f": {self.note}" * bool(
             self.note
         )
 
@@ -59,15 +59,17 @@ def stats(device: Device | str | None = None) -> Stats:
         DeviceError: unknown.
         PluginError: the device's plugin is broken or blocked, or its answer is none.
     """
-    named, plugin, pool = _found(device)
-    provider = plugin.name if plugin is not None else "" if pool is None else "the running program"
+    named, plugin, point, pool = _found(device)
+    provider = plugin.name if plugin is not None else "" if point is None else "the running program"
     reason = plugins.probe(plugin) if plugin is not None else None
     if reason is not None:
         return Stats(str(named), provider, False, note=reason)
-    if pool is not None:
-        return Stats(str(named), provider, True, pool.stats())
+    if point is not None and pool is not None:
+        given = plugins.guarded(point.origin, "stats() of its allocator", pool.stats)
+        return Stats(str(named), provider, True, _counts(f"{point.origin.provider}: stats() of its allocator", given))
     if plugin is None:
-        return Stats(str(named), "", False, note="no installed plugin provides its strided tensors")
+        lacks = "the running program does not count it" if point else "no installed plugin provides its strided tensors"
+        return Stats(str(named), provider, False, note=lacks)
     return _answered(named, plugin)
 
 
@@ -84,7 +86,7 @@ def set_limit(device: Device | str | None, nbytes: int | None) -> None:
         DeviceError: unknown, or its backend has no allocator that could keep a limit.
         ArgumentError: not a number of bytes.
     """
-    named, plugin, pool = _found(device)
+    named, plugin, _, pool = _found(device)
     if pool is None:
         who = plugin.name if plugin is not None else "its backend"
         raise DeviceError(f"the memory of {named} cannot be limited: {who} brings no allocator of tripoint's")
@@ -97,8 +99,8 @@ def empty_cache(device: Device | str | None = None) -> int:
     Raises:
         DeviceError: unknown.
     """
-    pool = _found(device)[2]
-    return pool.empty_cache() if pool is not None else 0
+    _, _, point, pool = _found(device)
+    return plugins.guarded(point.origin, "empty_cache() of its allocator", pool.empty_cache) if point and pool else 0
 
 
 def reset_peak(device: Device | str | None = None) -> None:
@@ -107,47 +109,68 @@ def reset_peak(device: Device | str | None = None) -> None:
     Raises:
         DeviceError: unknown.
     """
-    pool = _found(device)[2]
-    if pool is not None:
-        pool.reset_peak()
+    _, _, point, pool = _found(device)
+    if point is not None and pool is not None:
+        plugins.guarded(point.origin, "reset_peak() of its allocator", pool.reset_peak)
 
 
-def _found(device: Device | str | None) -> tuple[Device, plugins.Plugin | None, Allocator | None]:
-    """The device named, the plugin that owns its strided tensors, loaded, and its allocator.
+def _found(
+    device: Device | str | None,
+) -> tuple[Device, plugins.Plugin | None, kernels.Point | None, Allocator | None]:
+    """The device named; the plugin that computes with its strided tensors, ``None`` for the running program; what that one
+    says of them; and its allocator.
 
     Raises:
         DeviceError: unknown.
-        PluginError: the plugin is broken or blocked.
+        PluginError: all that would provide them is broken or blocked.
+        AmbiguousKernelError: several plugins provide them, and none is preferred.
     """
     named = plugins.find_device(device) if device is not None else get_mode().device or devices.cpu
     key = intern(named, strided, float32)
-    plugin = next((p for p in plugins.found().values() if p.owns(key)), None)
-    broken = plugin is not None and (plugin.state in ("broken", "blocked") or not plugins.load(plugin))
+    plugins.ensure((key,))
     point = kernels.find_point(key)
-    if plugin is not None and broken:
-        if point is None:
-            raise plugins.unusable(plugin, f"the memory of {named}")
-        plugin = None  # somebody else provides the point
-    pool = plugins.guarded(point.origin, "allocator", point.allocator, named) if point and point.allocator else None
-    return named, plugin, pool
+    if point is None:
+        owning = [p for p in plugins.found().values() if p.owns(key)]
+        plugin = next((p for p in owning if p.state == "loaded"), None)
+        if plugin is None and owning:
+            raise plugins.unusable(owning[0], f"the memory of {named}")
+        return named, plugin, None, None
+    plugin = plugins.found().get(point.origin.distribution or "")
+    pool = plugins.guarded(point.origin, "allocator", point.allocator, named) if point.allocator is not None else None
+    if pool is not None and not isinstance(pool, Allocator):
+        raise PluginError(f"{point.origin}: allocator gives a tripoint.plugin.Allocator, not {shown(pool)}")
+    return named, plugin, point, pool
 
 
 def _answered(named: Device, plugin: plugins.Plugin) -> Stats:
     """What a plugin's hook ``tripoint_memory_stats`` says of a device."""
+    who = f"{plugin.name} {plugin.version}: tripoint_memory_stats"
     try:
-        said: Any = plugin.manager.hook.tripoint_memory_stats()
-    except Exception as error:
-        raise PluginError(
-            f"{plugin.name} {plugin.version}: tripoint_memory_stats raised {type(error).__name__}: {error}"
-        ) from error
-    if said is None or isinstance(said, str):
-        return Stats(str(named), plugin.name, False, note=said or f"{plugin.name} does not count it")
-    if not isinstance(said, dict) or not all(isinstance(counts, dict) for counts in said.values()):
-        raise PluginError(
-            f"{plugin.name} {plugin.version}: tripoint_memory_stats gives a dict of counts by device, a sentence or None, "
-            f"not {said!r}"
-        )
-    counts = said.get(str(named))
+        answer: Any = plugins.apart(plugin.manager.hook.tripoint_memory_stats)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise PluginError(f"{who} raised {said(error)}") from error
+    if answer is None or issubclass(type(answer), str):
+        note = (told(answer) or "") if answer is not None else ""
+        return Stats(str(named), plugin.name, False, note=note or f"{plugin.name} does not count it")
+    if not issubclass(type(answer), dict):
+        raise PluginError(f"{who} gives a dict of counts by device, a sentence or None, not {shown(answer)}")
+    counts = answer.get(str(named))
     if counts is None:
         return Stats(str(named), plugin.name, False, note=f"{plugin.name} has not used it yet")
-    return Stats(str(named), plugin.name, True, dict(counts))
+    return Stats(str(named), plugin.name, True, _counts(who, counts))
+
+
+def _counts(who: str, given: Any) -> dict[str, int]:
+    """Counts by name, as ``who`` gave them.
+
+    Raises:
+        PluginError: they are none.
+    """
+    if not issubclass(type(given), dict):
+        raise PluginError(f"{who} gives for each device a dict of counts by name, not {shown(given)}")
+    for name, count in given.items():
+        if type(name) is not str or not isinstance(count, int) or isinstance(count, bool):
+            raise PluginError(f"{who} gives counts as ints by name, not {shown(count)} as {shown(name)}")
+    return dict(given)

@@ -8,6 +8,7 @@ backend should have first.
 
 from __future__ import annotations
 
+import sys as _sys
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple, TypeVar
@@ -30,7 +31,7 @@ from tripoint.dispatcher.layer import Layer as Layer
 from tripoint.dispatcher.resolve import Resolution as Resolution
 from tripoint.dtypes import DType as DType
 from tripoint.dtypes import DTypeClass as DTypeClass
-from tripoint.errors import RegistrationError
+from tripoint.errors import RegistrationError, shown
 from tripoint.hookspecs import PROJECT
 from tripoint.kernels import SCALAR as scalar
 from tripoint.kernels import Derivative as Derivative
@@ -43,6 +44,7 @@ from tripoint.layouts import Layout as Layout
 from tripoint.layouts import LayoutSpec as LayoutSpec
 from tripoint.layouts import strided as strided
 from tripoint.plugins import Registry as Registry
+from tripoint.plugins import plugin_named as _plugin_named
 from tripoint.plugins import plugin_naming as _plugin_naming
 from tripoint.plugins import plugin_of as _plugin_of
 from tripoint.rules import DTypeRule as DTypeRule
@@ -316,6 +318,11 @@ class Backend:
             if not isinstance(value, kinds):
                 names = " or ".join(k.__name__ for k in kinds)
                 raise RegistrationError(f"Backend: {what} must be a {names}, not {value!r}")
+        powers = ("default", "create", "synchronize")
+        if streams is not None and not all(callable(getattr(streams, power, None)) for power in powers):
+            raise RegistrationError(
+                f"Backend: streams must be an object with {', '.join(powers)}, as Streams says, not {shown(streams)}"
+            )
         if isinstance(device, str) and device != "*":
             Device(device)  # which says what a device's name may be
         self.device = device if isinstance(device, Device) else None
@@ -665,15 +672,26 @@ def _registry_of(fn: Callable[..., Any]) -> Registry:
 def register(backend: Backend) -> None:
     """Register a backend of the running program itself, without an entry point. Once more is no change.
 
-    One that an entry point of an installed plugin names counts as that plugin's.
+    One that an entry point of an installed plugin names, or that a module of its package registers, counts as that plugin's.
 
     Raises:
         RegistrationError: something does not fit the schema; nothing is changed.
+        PluginError: its plugin is installed, and its metadata keeps it from loading here.
     """
-    owner = _plugin_naming(backend)
+    owner = _plugin_naming(backend) or _plugin_named(str(_sys._getframe(1).f_globals.get("__name__")))
     registry = Registry(owner.name, owner.version) if owner is not None else Registry()
     backend.tripoint_register(registry)
     registry.commit()
+
+
+_HEAD = """\
+A kernel is a function over payloads: operands by position, as they are (not broadcast, of any shape, (0,) and () among them),
+everything else by keyword, axes counted from 0. Operands come cast to the dtype that is computed in, unless the kernel names
+`target`, the key of the result: then they come uncast, and the kernel casts. Kernels of creation and of conversions name it,
+and those that mix dtypes, such as a sum of int32 in int64.
+What must be refused, and by which error, is under `Raises` in help(tripoint.<operator>). The core checks dtypes and axes before
+a kernel runs, and shapes when it raises; one that would not raise asks for that with check_first=True.
+"""
 
 
 def _main() -> None:
@@ -682,6 +700,7 @@ def _main() -> None:
 
     import tripoint  # noqa: F401 - declares the operators
 
+    print(_HEAD)
     families: dict[str, list[str]] = {}
     for name in minimal():
         families.setdefault(_rows[name].kind, []).append(name)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from tripoint.errors import RegistrationError, short_file
+from tripoint.errors import RegistrationError, short_file, shown
 
 if TYPE_CHECKING:
     from tripoint.rules import DTypeRule
@@ -64,7 +64,8 @@ class Row:
 
     __slots__ = (
         "aliases", "bind", "body", "call", "commutative", "composite", "dtype", "functional", "keyed",
-        "kind", "metas", "minimal", "mutates", "name", "operands", "origin", "package", "params", "plans", "reference", "returns",
+        "kind", "metas", "minimal", "mutates", "name", "operands", "origin", "package", "params", "plans", "reference",
+        "returns",
         "samples", "shape", "target", "ulps", "zero_preserving",
     )  # fmt: skip
 
@@ -133,7 +134,7 @@ class Row:
                 words.append("/")
             if p.kind == KEYWORD_ONLY and last != KEYWORD_ONLY:
                 words.append("*")
-            words.append(p.name if p.default is REQUIRED else f"{p.name}={p.default!r}")
+            words.append(p.name if p.default is REQUIRED else f"{p.name}={shown(p.default)}")
             last = p.kind
         if last == POSITIONAL_ONLY:
             words.append("/")

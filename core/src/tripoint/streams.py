@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 from tripoint import devices, kernels, plugins
 from tripoint.devices import Device
@@ -72,8 +72,19 @@ def _named(device: Device | str | None) -> Device:
     return plugins.find_device(device) if device is not None else get_mode().device or devices.cpu
 
 
-def _power(device: Device) -> Streams | None:
-    return plugins.require(intern(device, strided, float32)).streams
+def _point(device: Device) -> kernels.Point:
+    return plugins.require(intern(device, strided, float32))
+
+
+def _asked(point: kernels.Point, what: str, device: Device | None) -> Any:
+    """What the streams of a backend give; ``None`` where it has none.
+
+    Raises:
+        PluginError: they raised what is no error of a device.
+    """
+    if point.streams is None:
+        return None
+    return plugins.guarded(point.origin, f"streams.{what}", lambda: getattr(point.streams, what)(device))
 
 
 class Event:
@@ -92,7 +103,7 @@ class Event:
 
     def __init__(self, device: Device | str | None = None) -> None:
         self.device = _named(device)
-        _power(self.device)
+        _point(self.device)
         self._marker = None
 
     def record(self, on: Stream | None = None) -> None:
@@ -134,8 +145,7 @@ class Stream:
 
     def __init__(self, device: Device | str | None = None) -> None:
         self.device = _named(device)
-        power = _power(self.device)
-        self.queue = power.create(self.device) if power is not None else None
+        self.queue = _asked(_point(self.device), "create", self.device)
 
     def record(self) -> Event:
         """A new event behind what was queued so far."""
@@ -227,7 +237,7 @@ def current(device: Device | str | None = None) -> Stream:
     """The stream in force on a device; unless named, the device in force."""
     found = object.__new__(Stream)
     found.device = _named(device)
-    _power(found.device)
+    _point(found.device)
     found.queue = queue(found.device)
     return found
 
@@ -244,15 +254,13 @@ def synchronize(device: Device | str | None = None) -> None:
     """
     if device is not None:
         named = _named(device)
-        power = _power(named)
-        if power is not None:
-            power.synchronize(named)
+        _asked(_point(named), "synchronize", named)
         return
     failed: Exception | None = None
-    for power in {id(p.streams): p.streams for p in kernels.points if p.streams is not None}.values():
+    for point in {id(p.streams): p for p in kernels.points if p.streams is not None}.values():
         try:
-            power.synchronize(None)
+            _asked(point, "synchronize", None)
         except Exception as error:
-            failed = failed or error
+            failed = error if failed is None else failed
     if failed is not None:
         raise failed

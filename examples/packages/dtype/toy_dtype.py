@@ -3,7 +3,7 @@
 import numpy as np
 
 import tripoint as tp
-from tripoint.plugin import Backend, DType, Pattern, strided
+from tripoint.plugin import Backend, Capabilities, DType, Pattern, strided
 
 STEP, BIAS = 8, 64  # eight numbers to each power of two, from 2**-8 to almost 2**8; the code 0 is the number 0
 
@@ -24,10 +24,11 @@ def encode(dense, like=None):
 
 def decode(x):
     codes = x.codes.astype(np.float32)
-    sizes = np.exp2((np.abs(codes) - BIAS) / STEP)
-    return np.where(codes == 0, np.float32(0), np.copysign(sizes, codes)).astype(np.float32)
+    return np.where(codes == 0, np.float32(0), np.copysign(np.exp2((np.abs(codes) - BIAS) / STEP), codes))
 
 
+lacks = {"*": "logarithms are read and multiplied, no more", "*.gradient": "conversions and products alone have one"}
+said = Capabilities(nonfinite=False, make='{x}.to(dtype="log8")', lacks=lacks, tolerance={"from_data": 0.05})
 log8 = DType("log8", plain=tp.float32, gradient=tp.float32)
 backend = Backend(
     "cpu",
@@ -39,17 +40,18 @@ backend = Backend(
     decode=decode,
     cheap=True,
     frozen=True,
+    capabilities=said,
 )
 FLOAT = Pattern("cpu", "strided", "float32")
 backend.to(FLOAT)(decode)
 backend.from_(FLOAT)(encode)
+backend.kernels(copy=lambda x: Logs(x.codes.copy()))
 
 
 @backend.kernel("multiply", out=log8)
 def multiply(x1, x2):
     a, b = x1.codes.astype(np.int16), x2.codes.astype(np.int16)
-    found = np.clip(np.abs(a) + np.abs(b) - BIAS, 0, 127)
-    return Logs(np.where((a == 0) | (b == 0), 0, np.sign(a) * np.sign(b) * found).astype(np.int8))
+    return Logs((np.sign(a * b) * np.clip(np.abs(a) + np.abs(b) - BIAS, 0, 127)).astype(np.int8))
 
 
 backend.derivative("to", args=(log8, FLOAT), x=lambda g: g)

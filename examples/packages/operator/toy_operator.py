@@ -1,12 +1,14 @@
 """An operator of one's own: ``mylib::swiglu``, with rules, a decomposition, a derivative and samples for the kit.
 
-Its package offers the name ``tripoint.swiglu``. It runs on every device, layout and dtype that has what it is composed of;
-a backend may register a fused kernel for ``"mylib::swiglu"``, which needs the two rules.
+Its package offers it as ``tripoint.swiglu``. It runs wherever its parts do; a fused kernel for it needs the two rules.
 """
+
+import math
 
 import tripoint as tp
 from tripoint import Tensor
-from tripoint.plugin import check, composite, derivative, floating, rules
+from tripoint.errors import ArgumentError, ShapeError
+from tripoint.plugin import Sample, check, composite, derivative, floating, rules
 
 
 def sigmoid(x: Tensor) -> Tensor:
@@ -14,15 +16,28 @@ def sigmoid(x: Tensor) -> Tensor:
     return 1.0 / (1.0 + tp.exp(-x))
 
 
-def samples() -> list[tuple[tuple[object, ...], dict[str, object]]]:
-    """Calls that a test may make: operands, as nested lists, and metadata."""
-    return [(([[0.5, -1.0], [2.0, 0.0]], [[1.0, -2.0], [0.0, 3.0]]), {"beta": 1.0}), (([], []), {"beta": 0.5})]
+def samples() -> list[Sample]:
+    """Calls that the conformance kit makes, the last two of which must be refused."""
+    x, gate = [[0.5, -1.0], [2.0, 0.0]], [[1.0, -2.0], [0.0, 3.0]]
+    return [
+        Sample((x, gate)),
+        Sample((x, [1.0, -0.5]), {"beta": 0.5}),
+        Sample(([], [])),
+        Sample(([1.0, 2.0], [1.0, 2.0, 3.0]), error=ShapeError),
+        Sample((x, gate), {"beta": math.inf}, error=ArgumentError),
+    ]
+
+
+def finite(shapes: object, beta: float) -> tuple[float]:
+    check.number("mylib::swiglu", beta=beta)
+    return (beta,)
 
 
 @composite(
     namespace="mylib",
     dtype=rules.promoted(floating),
     shape=rules.broadcast,
+    bind=finite,
     kind="elementwise",
     samples=samples,
 )
@@ -32,7 +47,6 @@ def swiglu(x: Tensor, gate: Tensor, /, *, beta: float = 1.0) -> Tensor:
     Raises:
         ArgumentError: ``beta`` is no finite number.
     """
-    check.number("mylib::swiglu", beta=beta)
     return x * (gate * sigmoid(gate * beta))
 
 

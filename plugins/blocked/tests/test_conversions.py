@@ -300,7 +300,10 @@ def test_elements_and_printing() -> None:
     plain = images(1, 2, 1, 3)
     x = tp.asarray(plain).to(layout=tp.layouts.blocked("nChw8c"))
     assert x.tolist() == plain.tolist()
-    assert repr(x) == "tensor(shape=(1, 2, 1, 3), dtype=float32, layout=blocked, nChw8c)"
+    whole = tp.asarray(np.arange(6, dtype=np.float32).reshape(1, 2, 1, 3)).to(layout=tp.layouts.blocked("nChw8c"))
+    assert "".join(repr(whole).split()) == "tensor([[[[0.,1.,2.]],[[3.,4.,5.]]]],dtype=float32,layout=blocked,nChw8c)"
+    large = tp.zeros((1, 11, 10, 10), layout=tp.layouts.blocked("nChw8c"))
+    assert repr(large) == "tensor(shape=(1, 11, 10, 10), dtype=float32, layout=blocked, nChw8c)"
 
 
 def test_the_hooks_of_the_layout() -> None:

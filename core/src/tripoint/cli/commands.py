@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tripoint.cli.output import answer, diverted, table
+from tripoint.cli.output import answer, diverted, is_terminal, table
+from tripoint.errors import cleaned
+
+if TYPE_CHECKING:
+    from tripoint.support import Coverage
 
 __all__ = ["app"]
 
 app = typer.Typer(
     help="Tensors on any device, layout and dtype, by plugins.",
     epilog="Exit statuses: 0 all is well; 1 something was found that is not, or failed; 2 what was asked for cannot be "
-    "answered, such as an unknown option, operator or device.",
+    "answered, such as an unknown option, operator or device; 141 whoever reads the answer has closed the pipe.",
     add_completion=False,
     no_args_is_help=False,
     pretty_exceptions_enable=False,
@@ -38,8 +42,7 @@ def _version(wanted: bool) -> None:
     if wanted:
         import tripoint
 
-        print(f"tripoint {tripoint.__version__}")
-        raise typer.Exit
+        answer(None, f"tripoint {tripoint.__version__}")
 
 
 @app.callback()
@@ -133,11 +136,13 @@ def coverage(
     """Which operator works on which point, and by what: a kernel, hooks, a decomposition, a fallback, or nothing."""
     from tripoint.support import coverage
 
+    if markdown and (as_json or html is not None):
+        raise typer.BadParameter("it is one form of the table; leave the other away", param_hint="--markdown")
     with diverted():
         found = coverage(
             operators or None, devices=device or None, layouts=layout or None, dtypes=dtype or None, load=load
         )
-        text = found.to_markdown().rstrip("\n") if markdown else str(found)
+        text = found.to_markdown().rstrip("\n") if markdown else _folded(found) if is_terminal() else str(found)
         if html is not None:
             text = _written(html, found.to_html())
     answer(found.to_dict(), text, as_json=as_json)
@@ -166,7 +171,7 @@ def explain(
     with diverted():
         row, given, metadata = call(operator, operands or [], meta or [])
         walk = explain(row.call, *given, **metadata)
-        text = walk.to_text(plan=plan)
+        text = cleaned(walk.to_text(plan=plan))
         if html is not None:
             text = _written(html, walk.to_html())
     answer(walk.to_dict(), text, as_json=as_json, status=int(walk.error is not None))
@@ -189,9 +194,9 @@ def conformance(context: typer.Context) -> None:
         with diverted():
             status = _status(conformance.main([*words, "--report", str(report)]))
         text = report.read_text(encoding="utf-8").rstrip() if report.exists() else ""
-    if text:
-        print(text)
-    raise typer.Exit(status)
+    if not text:
+        raise typer.Exit(status)
+    answer(None, text, status=status)
 
 
 def _status(status: int) -> int:
@@ -237,7 +242,17 @@ def doctor(
         lines = [", ".join(f"{name} {version}" for name, version in data["versions"].items())]
         lines += [f"{name}={value}" for name, value in data["environment"].items()]
         lines += [f"{f.level}: {f.what}\n  {f.remedy}" for f in found] or ["nothing is wrong"]
-    answer(data, "\n".join(lines), as_json=as_json, status=int(any(f.level == "error" for f in found)))
+    answer(data, cleaned("\n".join(lines)), as_json=as_json, status=int(any(f.level == "error" for f in found)))
+
+
+def _folded(found: Coverage) -> str:
+    """A coverage as text that is folded to the width of a terminal."""
+    rows = [(name, *[found.summary(name, column) for column in found.columns]) for name in found.operators]
+    out = [table(("operator", *found.columns), rows), "", *found.notes()]
+    if found.mixed:
+        mixed = [(m.operator, m.pattern, f"{m.kernel}, {m.provider}, {m.where}") for m in found.mixed]
+        out += ["", "Kernels on several points:", table(("operator", "arguments", "kernel"), mixed)]
+    return "\n".join(out)
 
 
 def _written(path: Path, page: str) -> str:

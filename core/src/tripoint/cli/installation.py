@@ -7,6 +7,7 @@ import platform
 from typing import Any
 
 from tripoint import plugins
+from tripoint.errors import said
 
 __all__ = ["devices", "environment", "load_all", "versions"]
 
@@ -45,7 +46,7 @@ def _of(owner: plugins.Plugin) -> dict[str, Any]:
     if owner.state == "blocked":
         usable, why = False, "blocked by TRIPOINT_DISABLE or tripoint.plugins.block"
     elif owner.state == "broken":
-        usable, why = False, f"{type(owner.error).__name__}: {owner.error}"
+        usable, why = False, said(owner.error)
     elif owner.probed:
         usable, why = owner.reason is None, owner.reason or ""
     return {"provider": owner.name, "version": owner.version, "state": owner.state, "usable": usable, "why": why}

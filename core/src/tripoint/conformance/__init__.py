@@ -34,12 +34,13 @@ def run(
     Args:
         backend: name of its point, such as ``"cpu.strided"`` or ``"cpu.strided.qint8"``.
         tiers: which of `TIERS`; all of them unless given.
-        operators: names of operators; all of them unless given.
+        operators: names of operators, or patterns such as ``"mylib::*"``; all of the core's unless given. Those of others are
+            checked by the samples that they are declared with.
         known_failures: a TOML or JSON file, or its entries: mappings with ``operator``, ``reason`` and perhaps ``dtype``.
             Without it the file that the backend declares.
 
     Raises:
-        ArgumentError: a name that there is not.
+        ArgumentError: a name that there is not, or samples that do not fit their operator.
         TripointError: nothing provides the point, or its hardware cannot be used.
     """
     return Session(backend, tiers=tiers, operators=operators, known_failures=known_failures).report()

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from tripoint.conformance.checks.values import program
-from tripoint.conformance.records import RECORDS, Record, Sample
+from tripoint.conformance.records import RECORDS, Record, Sample, chosen, matches
 from tripoint.conformance.script import Script
 from tripoint.conformance.target import Target
 from tripoint.errors import ArgumentError, TripointError
@@ -61,26 +61,45 @@ def _best(script: Script) -> float:
     return min(times)
 
 
-def bench(backend: str, operators: Sequence[str] | None = None) -> str:
-    """A table of what small calls cost on a backend: mostly what is paid per call, whatever the size.
+def measured(backend: str, operators: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """What small calls cost on a backend, by operator: mostly what is paid per call, whatever the size; or why that is unknown.
 
     Raises:
         ArgumentError: an operator without a record.
     """
     target = Target(backend)
-    unknown = [name for name in operators or () if name not in RECORDS]
+    records = {**RECORDS, **{r.operator: r for r in chosen(operators or ())}}
+    unknown = [word for word in operators or () if not any(matches(name, word) for name in records)]
     if unknown:
         raise ArgumentError(
-            f"the kit has no record of {', '.join(map(repr, unknown))}; it knows {', '.join(sorted(RECORDS))}"
+            f"the kit has no record of {', '.join(map(repr, unknown))}; it knows {', '.join(sorted(records))}"
         )
-    rows: list[Any] = []
-    for name in operators or RECORDS:
-        found = timed(target, RECORDS[name])
-        rows.append((name, *found) if isinstance(found, tuple) else (name, found))
+    rows: list[dict[str, Any]] = []
+    for name in dict.fromkeys(n for word in operators or records for n in records if matches(n, word)):
+        found = timed(target, records[name])
+        if isinstance(found, tuple):
+            dtype, shapes, seconds = found
+            rows.append({"operator": name, "dtype": dtype, "shapes": shapes, "microseconds": round(seconds * 1e6, 2)})
+        else:
+            rows.append({"operator": name, "reason": found})
+    return rows
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """What was measured, for reading."""
     lines = [f"{'operator':20} {'dtype':10} {'shapes':24} microseconds"]
     for row in rows:
-        if len(row) == 4:
-            lines.append(f"{row[0]:20} {row[1]:10} {row[2]:24} {row[3] * 1e6:.2f}")
+        if "reason" in row:
+            lines.append(f"{row['operator']:20} {row['reason'][:90]}")
         else:
-            lines.append(f"{row[0]:20} {row[1][:90]}")
+            lines.append(f"{row['operator']:20} {row['dtype']:10} {row['shapes']:24} {row['microseconds']:.2f}")
     return "\n".join(lines)
+
+
+def bench(backend: str, operators: Sequence[str] | None = None) -> str:
+    """A table of what small calls cost on a backend.
+
+    Raises:
+        ArgumentError: an operator without a record.
+    """
+    return table(measured(backend, operators))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tripoint.conformance.command import check_writable, session_of
 from tripoint.conformance.report import Report, Verdict
 from tripoint.conformance.script import ConformanceFailure
 from tripoint.conformance.session import Session, Unit
@@ -23,7 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tripoint", "conformance of a Tripoint backend")
     group.addoption("--backend", help="its point, such as cpu.strided or cpu.strided.qint8")
     group.addoption("--tiers", help="tiers separated by commas, 0 to 6")
-    group.addoption("--operators", help="operators separated by commas")
+    group.addoption("--operators", help="operators or patterns separated by commas, such as add,'mylib::*'")
     group.addoption("--known-failures", metavar="FILE", help="TOML or JSON file of failures that are known")
     group.addoption(
         "--conformance-report", action="append", default=[], metavar="FILE", help="write .txt, .json, .xml or .md"
@@ -37,20 +38,13 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.pluginmanager.has_plugin("tripoint.conformance.plugin"):
             raise pytest.UsageError("name the backend to check: --backend cpu.strided")
         return
-    tiers, operators = config.getoption("--tiers"), config.getoption("--operators")
+    words = [config.getoption(name) for name in ("--tiers", "--operators", "--known-failures")]
     try:
-        config.stash[_session] = Session(
-            backend,
-            tiers=[_number(t) for t in tiers.split(",")] if tiers else None,
-            operators=operators.split(",") if operators else None,
-            known_failures=config.getoption("--known-failures"),
-        )
-    except (TripointError, OSError) as error:
-        raise pytest.UsageError(f"{type(error).__name__}: {error}") from None
-
-
-def _number(text: str) -> int:
-    return int(text) if text.strip().isdigit() else -1
+        if not hasattr(config, "workerinput"):  # of several processes one writes
+            check_writable(config.getoption("--conformance-report"))
+        config.stash[_session] = session_of(backend, *words)
+    except TripointError as error:
+        raise pytest.UsageError(f"{type(error).__name__}: {' '.join(str(error).split())}") from None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tripoint.conformance.script import ConformanceFailure
+from tripoint.conformance.script import ConformanceFailure, printable
 
 __all__ = ["VERDICTS", "Report", "Verdict"]
 
@@ -19,6 +19,7 @@ _WORDS = {
     "blocked": "blocked",
     "fail": "FAIL",
 }
+_COUNTED = {**_WORDS, "pass": "passed", "fail": "failed", "unsupported": "unsupported", "known": "failed as known"}
 
 
 class Verdict:
@@ -46,7 +47,7 @@ class Verdict:
         self.tier = tier
         self.operator = operator
         self.verdict = verdict
-        self.reason = reason
+        self.reason = printable(" ".join(reason.split()))
         self.failures = tuple(failures)
         self.passed = passed
 
@@ -58,7 +59,10 @@ class Verdict:
             "verdict": self.verdict,
             "reason": self.reason,
             "passed": self.passed,
-            "failures": [{"dtype": f.dtype, "what": f.what, "reproducer": f.reproducer} for f in self.failures],
+            "failures": [
+                {"dtype": f.dtype, "what": f.what, "compared": f.compared, "reproducer": f.reproducer}
+                for f in self.failures
+            ],
         }
 
     def details(self) -> str:
@@ -124,8 +128,8 @@ class Report:
             if grouped:
                 lines += ["", f"{_WORDS[kind]}:"]
             lines += [f"  {reason}: {', '.join(names)}" for reason, names in grouped.items()]
-        counts = ", ".join(f"{n} {_WORDS[name]}" for name, n in self.counts().items() if n)
-        return "\n".join([*lines, "", counts])
+        counts = ", ".join(f"{n} {_COUNTED[name]}" for name, n in self.counts().items() if n)
+        return "\n".join([*lines, "", counts or "nothing was checked", ""])
 
     def json(self) -> str:
         """For programs."""
@@ -154,7 +158,7 @@ class Report:
             if v.verdict == "pass":
                 out.append(case + "/>")
             elif v.verdict == "fail":
-                text = escape("".join(c for c in v.details() if c in "\t\n" or c >= " "))
+                text = escape(printable(v.details()))
                 out.append(f"{case}>\n    <failure message={quoteattr(v.reason)}>{text}</failure>\n  </testcase>")
             else:
                 message = quoteattr(f"{_WORDS[v.verdict]}: {v.reason}")

@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
+from tripoint.conformance.reference.values import Array
 from tripoint.errors import NoKernelError, TripointError
+from tripoint.schema import Row, rows
+
+if TYPE_CHECKING:
+    from tripoint.conformance.records import Sample
 
 _OPERATORS = "from tripoint.plugin import operators"
 _NUMBERS = 'nan, inf = float("nan"), float("inf")'
+
+
+def printable(text: str) -> str:
+    """Text in which what neither XML nor a terminal nor Python source can hold is written as an escape."""
+    if text.isprintable():
+        return text
+    return "".join([c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text])
+
+
+def shortened(text: str, most: int = 160) -> str:
+    """Text with its end cut off where it is long."""
+    return text if len(text) <= most else f"{text[: most - 4]} ..."
 
 
 class ConformanceFailure(TripointError):
@@ -28,8 +46,8 @@ class ConformanceFailure(TripointError):
         super().__init__(operator, dtype, what)
         self.operator = operator
         self.dtype = dtype
-        self.what = what
-        self.reproducer = reproducer
+        self.what = printable(what)
+        self.reproducer = printable(reproducer)
         self.got = got
         self.want = want
 
@@ -38,8 +56,24 @@ class ConformanceFailure(TripointError):
         """Several failures of an operator as one, already written out."""
         return cls(operator, "", what, "")
 
+    @property
+    def compared(self) -> tuple[str, str] | None:
+        """What came out and what should have, in a few words, or ``None``."""
+        if self.got is None and self.want is None:
+            return None
+        return shortened(repr(self.got)), shortened(repr(self.want))
+
+    def line(self) -> str:
+        """What is wrong in one line, with what came out and what should have where elements are."""
+        if self.compared is None or not isinstance(self.got, (list, int, float, complex)):
+            return self.what
+        return f"{self.what}: got {shortened(repr(self.got), 60)}, want {shortened(repr(self.want), 60)}"
+
     def __str__(self) -> str:
-        return f"{self.operator} [{self.dtype}]: {self.what}\n\n{self.reproducer}\n" if self.dtype else self.what
+        if not self.dtype:
+            return self.what
+        compared = "".join(f"\n  {k:4} {v}" for k, v in zip(("got", "want"), self.compared or (), strict=False))
+        return f"{self.operator} [{self.dtype}]: {self.what}{compared}\n\n{self.reproducer}\n"
 
 
 class Unsupported(TripointError):
@@ -56,6 +90,10 @@ class Unsupported(TripointError):
         self.entry = entry
 
 
+#: what a check gives back that passed and does not show that the operator computes anything, as when a call was refused.
+NO_PROOF = "refused as it should"
+
+
 class Script:
     """Lines of a program about one operator and dtype."""
 
@@ -70,11 +108,34 @@ class Script:
         self.lines += lines
         return self
 
+    def operands(
+        self, row: Row, sample: Sample, make: Callable[[Array], str]
+    ) -> tuple[list[str], list[tuple[str, Array]]]:
+        """Append a line for each tensor of a sample, which ``make`` writes.
+
+        Gives the operands as they are written in the call, and the names of the tensors.
+        """
+        words: list[str] = []
+        tensors: list[tuple[str, Array]] = []
+
+        def operand(name: str, array: Array) -> str:
+            self.add(f"{name} = {make(array)}")
+            tensors.append((name, array))
+            return name
+
+        for param, value in zip(row.operands, sample.operands, strict=False):
+            called = "result" if param.name == "out" else param.name
+            if isinstance(value, list):
+                words.append(f"[{', '.join(operand(f'{called}{i}', a) for i, a in enumerate(value))}]")
+            else:
+                words.append(operand(called, value) if isinstance(value, Array) else repr(value))
+        return words, tensors
+
     def text(self, *more: str) -> str:
         """The program with what it needs to start with, and more lines behind."""
         body = [*self.lines, *more]
         joined = "\n".join(body)
-        head = ["import tripoint as tp"]
+        head = ["import tripoint as tp", *_declaring(self.operator)]
         if "operators()" in joined:
             head.append(_OPERATORS)
         if "nan" in joined or "inf" in joined:
@@ -98,6 +159,16 @@ class Script:
         except Exception as error:
             self.add(f"{name}.tolist()")
             raise self.raised(error, "the elements") from None
+
+    def before(self, name: str) -> Any:
+        """The elements of a tensor of the program as they were before its last line.
+
+        Raises:
+            ConformanceFailure: they cannot be read.
+        """
+        earlier = Script(self.operator, self.dtype).add(*self.lines[:-1])
+        earlier.run()
+        return earlier.read(name)
 
     def failure(
         self, what: str, got: str, have: object, want: object, instead: Sequence[str] = ()
@@ -132,6 +203,13 @@ class Script:
         if error is not None:
             what += f": {(str(error).splitlines() or [''])[0]}"
         return ConformanceFailure(self.operator, self.dtype, what, script.text(), have, want)
+
+
+def _declaring(operator: str) -> list[str]:
+    """The line that imports what declares an operator of others."""
+    row = rows.get(operator) if "::" in operator else None
+    module = row.body.__module__ if row is not None else None
+    return [f"import {module}"] if module in sys.modules and module != "__main__" else []
 
 
 def missing(error: BaseException) -> str | None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tripoint.conformance.checks import golden, gradients, inplace, protocols, values, views
-from tripoint.conformance.records import RECORDS, Record
+from tripoint.conformance.known import Known
+from tripoint.conformance.records import RECORDS, Record, Sample, chosen, matches
+from tripoint.conformance.records.declared import declared
 from tripoint.conformance.report import Report, Verdict
-from tripoint.conformance.script import ConformanceFailure, Unsupported
+from tripoint.conformance.script import NO_PROOF, ConformanceFailure, Unsupported
 from tripoint.conformance.target import Target, check_words
 from tripoint.errors import ArgumentError
 from tripoint.schema import rows
@@ -27,7 +28,8 @@ TIERS = {
 }
 Cases = Iterator[tuple[str, Callable[[], Any]]]
 Checks = Callable[[Target], Cases]
-_FORMS = ("reversed", "turned", "stepped")
+_FORMS = ("reversed", "turned", "stepped", "mixed", "crossed", "repeated")
+_ODD = {"scalar", "mixed", "nonfinite", "empty"}
 
 
 class Unit:
@@ -51,15 +53,32 @@ class Unit:
         return f"<tier {self.tier}: {self.name}>"
 
 
+def _tried(target: Target, samples: list[Sample]) -> list[Sample]:
+    """The samples that a backend takes, as it holds them."""
+    return [target.held(s) for s in samples if target.takes(s)]
+
+
+def _lacking(target: Target, record: Record, *what: str) -> Cases:
+    """One case for each thing that a record cannot check, which says why."""
+    for reason in [record.without[w] for w in what if w in record.without]:
+        yield target.dtypes[0], partial(_unsupported, reason)
+
+
+def _unsupported(reason: str) -> None:
+    raise Unsupported(reason)
+
+
 def _of_values(record: Record) -> Checks:
     def cases(target: Target) -> Cases:
+        yield from _lacking(target, record, "samples", "values")
         if record.kind == "export" and not target.said.elements:
             return
         for dtype in record.dtypes:
             if dtype in target.dtypes:
-                for sample in record.samples(dtype):
-                    if target.takes(sample):
-                        yield dtype, partial(values.check_sample, target, record, sample, dtype)
+                for sample in _tried(target, record.samples(dtype)):
+                    if "::" in record.operator and rows[record.operator].composite:
+                        yield dtype, partial(values.check_rules, target, record, sample, dtype)
+                    yield dtype, partial(values.check_sample, target, record, sample, dtype)
         for bad in record.errors():
             if values.relevant(target, bad):
                 arrays = [a.dtype for a in bad.sample.arrays()]
@@ -74,48 +93,72 @@ def _of_views(record: Record) -> Checks:
     def cases(target: Target) -> Cases:
         usual = [d for d in ("float32", "int64", "float64", "bool") if d in record.dtypes and d in target.dtypes][:2]
         for dtype in usual or [d for d in target.dtypes if d in record.dtypes][:1]:
-            samples = [s for s in record.samples(dtype) if target.takes(s)]
-            plain = [s for s in samples if not s.tags & {"scalar", "mixed", "nonfinite", "empty"}][:2]
-            for sample in plain:
+            samples = _tried(target, record.samples(dtype))
+            plain = [s for s in samples if not s.tags & _ODD]
+            deep = [s for s in plain[3:] if any(a.ndim > 2 for a in s.arrays())]
+            for sample in (*plain[:3], *deep[:1]):
                 for form in _FORMS:
                     yield dtype, partial(values.check_sample, target, record, sample, dtype, form)
-                if record.kind == "elementwise":
+                if record.kind == "elementwise" and "values" not in record.without:
                     yield dtype, partial(values.check_fed, target, record, sample, dtype)
             if record.kind == "view" and target.said.elements:
                 for sample in samples:
                     yield dtype, partial(views.check_view, target, record, sample, dtype)
-            if record.operator == "reshape" and target.views and target.said.elements and target.takes(samples[0]):
+            if record.operator == "reshape" and target.views and target.said.elements and samples:
                 yield dtype, partial(views.check_no_copy, target, dtype)
 
     return cases
 
 
-def _of_inplace(operator: str) -> Checks:
-    record = inplace.functional(operator)
-
+def _of_inplace(record: Record) -> Checks:
     def cases(target: Target) -> Cases:
-        for dtype in inplace.dtypes_of(target, operator):
-            for sample in record.samples(dtype):
-                if inplace.fits(target, record, sample, dtype):
-                    yield dtype, partial(inplace.check_inplace, target, operator, sample, dtype)
+        for dtype in inplace.dtypes_of(target, record):
+            for sample in _tried(target, record.samples(dtype)):
+                if inplace.fits(record, sample, dtype):
+                    yield dtype, partial(inplace.check_inplace, target, record, sample, dtype)
         own = inplace.closed(target, record)
-        if own is not None:
-            yield own, partial(inplace.check_through_view, target, operator, own)
+        if own is None:
+            return
+        if len(rows[record.operator].operands) == 2:
+            yield own, partial(inplace.check_through_view, target, record, own)
+        for view, form in inplace.into_views(record):
+            yield own, partial(inplace.check_into_view, target, record, own, view, form)
 
     return cases
 
 
 def _of_gradients(record: Record) -> Checks:
     def cases(target: Target) -> Cases:
-        dtype = gradients.dtype_for(target, record)
-        if dtype is None:
+        dtypes = gradients.dtypes_for(target, record)
+        if not dtypes:
             return
-        for sample in record.gradients(dtype) if record.gradients is not None else ():
-            if target.takes(sample):
-                yield dtype, partial(gradients.check_gradient, target, record, sample, dtype)
+        dtype, *narrow = dtypes
+        yield from _lacking(target, record, "gradients")
+        if "gradients" in record.without:
+            return
+        for sample in _tried(target, record.gradients(dtype) if record.gradients is not None else []):
+            yield dtype, partial(gradients.check_gradient, target, record, sample, dtype)
         for sample, known in record.ties(dtype) if record.ties is not None else ():
             if target.takes(sample):
                 yield dtype, partial(gradients.check_gradient, target, record, sample, dtype, known)
+        if "values" in record.without or record.gradients is None:
+            return
+        if dtype in ("float64", "float32") and target.opaque is None:
+            for sample in _tried(target, record.gradients(dtype))[:1]:
+                yield dtype, partial(gradients.check_second, target, record, sample, dtype)
+        for other in narrow:
+            for sample in _tried(target, record.gradients(other))[:2]:
+                yield other, partial(gradients.check_gradient, target, record, sample, other)
+
+    return cases
+
+
+def _of_threads(record: Record) -> Checks:
+    def cases(target: Target) -> Cases:
+        for dtype in [d for d in ("float32", *target.dtypes) if d in target.dtypes and d in record.dtypes][:1]:
+            plain = [s for s in _tried(target, record.samples(dtype)) if not s.tags & _ODD]
+            for sample in plain[:1] if target.said.elements else ():
+                yield dtype, partial(protocols.check_threads, target, record, sample, dtype)
 
     return cases
 
@@ -154,32 +197,44 @@ def units(operators: Iterable[str] | None = None, tiers: Iterable[int] | None = 
     Raises:
         ArgumentError: an operator without a record, or a tier that there is not.
     """
-    out = [Unit(r.tier, r.operator, _of_values(r), r.needs) for r in RECORDS.values()]
+    asked = None if operators is None else list(operators)
+    records = {**RECORDS, **{r.operator: r for r in chosen(asked or ())}}
+    checked = [r for r in records.values() if "samples" not in r.without]
+    out = [Unit(r.tier, r.operator, _of_values(r), r.needs) for r in records.values()]
     out += [
-        Unit(max(2, r.tier), r.operator, _of_views(r), r.needs)
-        for r in RECORDS.values()
-        if r.kind not in ("create", "export")
+        Unit(max(2, r.tier), r.operator, _of_views(r), r.needs) for r in checked if r.kind not in ("create", "export")
     ]
-    out += [Unit(2, name, _of_inplace(name)) for name in rows if rows[name].mutates is not None and "::" not in name]
-    out += [Unit(4, name, _of_gradients(r)) for name, r in gradients.DIFFERENTIABLE.items()]
+    out += [Unit(2, name, _of_inplace(r)) for r in checked if (name := f"{r.operator}_") in rows]
+    out += [Unit(4, r.operator, _of_gradients(r)) for r in checked if r.gradients is not None or r.ties is not None]
     out += [Unit(4, name, _of_promise(check)) for name, check in gradients.PROMISES.items()]
     out += [Unit(5, name, _of_protocol(check)) for name, check in protocols.PROTOCOLS.items()]
+    again = [r for r in checked if r.kind not in ("create", "export") and "empty" not in r.needs]
+    out += [Unit(5, r.operator, _of_threads(r)) for r in again]
     out += [Unit(6, name, _of_vectors(entries)) for name, entries in golden.vectors().items()]
     known = {u.name for u in out}
-    for name in operators or ():
-        if name not in known:
-            raise ArgumentError(f"the kit has no record of {name!r}; it knows {', '.join(sorted(known))}")
+    for word in asked or ():
+        if not any(matches(name, word) for name in known):
+            raise ArgumentError(_unknown(word, known))
     for tier in tiers or ():
         if tier not in TIERS:
-            raise ArgumentError(f"tier {tier!r}: there are the tiers 0 to {max(TIERS)}")
-    wanted = None if operators is None else set(operators)
-    asked = set(TIERS) if tiers is None else set(tiers)
+            raise ArgumentError(f"tier {tier!r}: tiers are numbers, and there are the tiers 0 to {max(TIERS)}")
+    wanted = known if asked is None else {name for name in known if any(matches(name, word) for word in asked)}
+    within = set(TIERS) if tiers is None else set(tiers)
     merged: dict[tuple[int, str], Unit] = {}
     for unit in out:
-        if unit.tier in asked and (wanted is None or unit.name in wanted):
+        if unit.tier in within and unit.name in wanted:
             first = merged.get((unit.tier, unit.name))
             merged[unit.tier, unit.name] = unit if first is None else _joined(first, unit)
     return sorted(merged.values(), key=lambda u: u.tier)
+
+
+def _unknown(word: str, known: set[str]) -> str:
+    if "::" not in word:
+        return f"the kit has no record of {word!r}; it knows {', '.join(sorted(known))}"
+    return (
+        f"no operator {word!r} is declared; those of others are {', '.join(sorted(declared())) or 'none'}. What declares it "
+        "must be imported, or installed with an entry point of tripoint.names.v1 that works, see tripoint plugins"
+    )
 
 
 def _joined(a: Unit, b: Unit) -> Unit:
@@ -190,53 +245,20 @@ def _joined(a: Unit, b: Unit) -> Unit:
     return Unit(a.tier, a.name, cases, a.needs)
 
 
-class Known:
-    """Failures that an author knows of: operator, dtype (``*`` for any) and the reason."""
-
-    def __init__(self, source: str | Path | Iterable[Mapping[str, str]] | None) -> None:
-        self.entries: list[dict[str, str]] = []
-        self.used: list[dict[str, str]] = []
-        if source is None:
-            return
-        listed = _read(Path(source)) if isinstance(source, (str, Path)) else list(source)
-        for entry in listed:
-            if not {"operator", "reason"} <= set(entry):
-                raise ArgumentError(
-                    f"a known failure has an operator, a reason and perhaps a dtype, not {dict(entry)!r}"
-                )
-            self.entries.append({"dtype": "*", **entry})
-
-    def reason(self, operator: str, dtype: str) -> str | None:
-        """Why a failure is known, or ``None``."""
-        for entry in self.entries:
-            if entry["operator"] == operator and entry["dtype"] in ("*", dtype):
-                self.used.append(entry)
-                return entry["reason"]
-        return None
-
-
-def _read(path: Path) -> list[Mapping[str, str]]:
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".json":
-        data = json.loads(text)
-    else:
-        import tomllib
-
-        data = tomllib.loads(text)
-    found = data.get("failure") if isinstance(data, dict) else data
-    if not isinstance(found, list):
-        raise ArgumentError(
-            f"{path.name}: known failures are [[failure]] tables, or a JSON list, of operator, dtype and reason"
-        )
-    return found
-
-
 def _stopped(operator: str, dtype: str, error: Exception) -> ConformanceFailure:
     """What a backend raised where a check only looked at it, as in describing a payload."""
     import traceback
 
     where = "".join(f"# {line}\n" for line in "".join(traceback.format_exception(error)).splitlines()[-8:])
     return ConformanceFailure(operator, dtype, f"a look at the result raised {type(error).__name__}: {error}", where)
+
+
+def _several(name: str, given: Any, example: str) -> list[Any] | None:
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ArgumentError(f"{name} are several, such as {name}={example}, not {given!r}")
+    return list(dict.fromkeys(given))
 
 
 class Session:
@@ -252,11 +274,12 @@ class Session:
     ) -> None:
         self.target = Target(backend)
         check_words(self.target.said, rows)
-        listed = list(operators) if operators is not None else None
-        asked = sorted(set(tiers)) if tiers is not None else None
+        listed = _several("operators", operators, "['add']")
+        asked = _several("tiers", tiers, "[1]")
         self.whole = listed is None and asked is None
         self.units = units(listed, asked)
-        self.known = Known(known_failures if known_failures is not None else self.target.said.known_failures)
+        given = known_failures if known_failures is not None else self.target.said.known_failures
+        self.known = Known(given, {*rows, *(u.name for u in units())} if given is not None else ())
         self._verdicts: dict[tuple[int, str], Verdict] = {}
         #: entries of ``lacks``: how often a call was refused, and how often it worked although it is declared lacking.
         self.lacking: dict[str, list[int]] = {entry: [0, 0] for entry in self.target.said.lacks or ()}
@@ -283,7 +306,7 @@ class Session:
             other = next((u for u in self.units if u.name == need and u.tier == unit.tier and u is not unit), None)
             if other is not None and need not in other.needs and self.verdict(other).verdict == "fail":
                 return Verdict(unit.tier, unit.name, "blocked", f"it is made of {need}, which fails")
-        passed, failures, known = 0, [], []
+        passed, proof, failures, known = 0, False, [], []
         reasons: dict[str, int] = {}
         for dtype, check in unit.cases(self.target):
             try:
@@ -302,16 +325,19 @@ class Session:
                 failures.append(_stopped(unit.name, self.target.label(dtype), error))
             else:
                 passed += 1
+                proof = proof or entry is not NO_PROOF
                 if entry in self.lacking:
                     self.lacking[entry][1] += 1
         lacks = "; ".join(reasons)
         if failures:
-            return Verdict(unit.tier, unit.name, "fail", failures[0].what, failures, passed)
+            return Verdict(unit.tier, unit.name, "fail", failures[0].line(), failures, passed)
         if known:
             return Verdict(unit.tier, unit.name, "known", "; ".join(dict.fromkeys(known)), passed=passed)
-        if passed:
+        if proof:
             return Verdict(unit.tier, unit.name, "pass", f"without: {lacks}" if lacks else "", passed=passed)
-        return Verdict(unit.tier, unit.name, "unsupported", lacks or self._nothing_to_try())
+        if not lacks:
+            lacks = "only what must be refused could be tried: " * bool(passed) + self._nothing_to_try()
+        return Verdict(unit.tier, unit.name, "unsupported", lacks, passed=passed)
 
     def _nothing_to_try(self) -> str:
         target, said = self.target, self.target.said
@@ -325,6 +351,9 @@ class Session:
             wanted.append(f"of {low}" + (f" to {high}" if high != low else "") * (high is not None) + " axes")
         if not said.nonfinite:
             wanted.append("without NaN and infinities")
+        absent = target.absent()
+        if absent:
+            wanted.append(f"and none beside it of {' or '.join(absent)}, which the device does not hold")
         return f"no sample {', '.join(wanted)}"
 
     def stale(self) -> list[Verdict]:

@@ -7,6 +7,7 @@ from typing import Any
 from tripoint import dtypes, plugins
 from tripoint.conformance.records import RECORDS, Sample
 from tripoint.conformance.reference.values import ALL, Array
+from tripoint.conformance.script import flat
 from tripoint.errors import ArgumentError, DTypeError, TripointError
 from tripoint.keys import intern
 from tripoint.plugin import Capabilities
@@ -36,7 +37,7 @@ class Target:
     """
 
     def __init__(self, name: str) -> None:
-        parts = name.split(".")
+        parts = name.split(".") if isinstance(name, str) else []
         if len(parts) not in (2, 3) or not all(parts):
             raise ArgumentError(
                 f"a backend is named by its point, such as 'cpu.strided' or 'cpu.strided.qint8', not {name!r}"
@@ -48,6 +49,7 @@ class Target:
         self.opaque = dtype.name if dtype is not None and not dtype.is_plain else None
         self.point = plugins.require(intern(device, layout, dtype or dtypes.float32))
         self.said: Capabilities = self.point.capabilities or Capabilities()
+        _check_said(name, self.said)
         if self.opaque is not None and not self.said.make:
             raise ArgumentError(
                 f"{name}: the kit cannot know how to make a {dtype} tensor; its backend declares an expression for that, "
@@ -64,6 +66,7 @@ class Target:
                 f"{name}: no tensor of any dtype can be made there; what it takes is declared by its backend, "
                 "Backend(capabilities=Capabilities(dtypes=..., ranks=...))"
             )
+        self._beside: dict[str, bool] = {}
         self._nothing = _NOTHING[0]
         self._nothing = self._emptied()
         frozen = self.point.frozen
@@ -122,18 +125,64 @@ class Target:
         wanted = sample.meta.get("dtype")
         if wanted is not None and wanted not in self.dtypes:
             return False
-        if not sample.operands and not self._rank(_made_axes(sample)):
+        if not sample.operands and not self.ranked(_made_axes(sample)):
             return False
         for array in sample.arrays():
-            if array.role not in ("element", "mask"):
-                continue
-            if array.dtype not in self.dtypes and "mixed" in sample.tags:
-                return False
-            if array.dtype in self.dtypes and not self._rank(array.ndim):
+            if self._here(array):
+                if not self.ranked(array.ndim):
+                    return False
+            elif (array.role == "element" and "mixed" in sample.tags) or not self.beside(array.dtype):
                 return False
         return True
 
-    def _rank(self, ndim: int) -> bool:
+    def _here(self, array: Array) -> bool:
+        """Whether the point itself holds an array; what it does not hold, such as positions, is strided on its device."""
+        return array.role in ("element", "mask") and array.dtype in self.dtypes
+
+    def beside(self, dtype: str) -> bool:
+        """Whether the device holds strided tensors of a dtype, which a mask or positions need that the point does not hold."""
+        known = self._beside.get(dtype)
+        if known is None:
+            import tripoint
+
+            try:
+                eval(self.written(Array(dtype, (1,), [0], role="index")), {"tp": tripoint})
+            except TripointError:
+                known = dtype in self.dtypes  # which its author declares
+            else:
+                known = True
+            self._beside[dtype] = known
+        return known
+
+    def absent(self) -> list[str]:
+        """Dtypes that a sample needed beside the point's and that the device does not hold."""
+        return sorted(dtype for dtype, there in self._beside.items() if not there)
+
+    def held(self, sample: Sample) -> Sample:
+        """A sample as this point holds it: an opaque dtype has fewer numbers than the one that its values are read as."""
+        return sample.replaced(self.stored)
+
+    def stored(self, array: Array) -> Array:
+        """An array as it is read back from this point."""
+        import tripoint
+
+        if self.opaque is None or not self.said.elements or not self._here(array):
+            return array
+        try:
+            made = eval(self.written(array), {"tp": tripoint}).tolist()
+        except Exception:
+            return array  # a check says what is wrong
+        return Array(array.dtype, array.shape, flat(made), array.role)
+
+    def beyond(self, result: Array) -> str | None:
+        """Why a backend need not hold a result, if its author declares neither its dtype nor its number of axes."""
+        if result.dtype not in self.dtypes and self.opaque is None:
+            return f"the result is {result.dtype}, which the backend does not hold"
+        held = self.ranked(result.ndim)
+        return None if held else f"the result has {result.ndim} axes, which the backend does not hold"
+
+    def ranked(self, ndim: int) -> bool:
+        """Whether tensors here can have a number of axes."""
         low, high = self.said.ranks
         return low <= ndim and (high is None or ndim <= high)
 
@@ -141,7 +190,7 @@ class Target:
 
     def written(self, array: Array) -> str:
         """An expression that makes a tensor of an array: on this backend, if the point holds its dtype."""
-        here = array.role in ("element", "mask") and array.dtype in self.dtypes
+        here = self._here(array)
         if here and self.said.make:
             made = self._made(array, "")
             return self.said.make.replace("{x}", made).replace("{dtype}", self.label(array.dtype))
@@ -207,6 +256,20 @@ def _entry(table: Any, operator: str, label: str, dtype: str, tags: set[str]) ->
         if who in table:
             return who, table[who]
     return None
+
+
+def _check_said(name: str, said: Capabilities) -> None:
+    for one in said.dtypes or ():
+        if isinstance(one, str) and one not in _CLASSES and one not in dtypes.PLAIN and one not in dtypes.registered:
+            raise ArgumentError(
+                f"{name}: capabilities: dtypes names {one!r}, which is neither a dtype nor a class of dtypes"
+            )
+    low, high = said.ranks if isinstance(said.ranks, tuple) and len(said.ranks) == 2 else (-1, None)
+    if not isinstance(low, int) or low < 0 or not (high is None or (isinstance(high, int) and low <= high)):
+        raise ArgumentError(
+            f"{name}: capabilities: ranks are the smallest and the largest number of axes, such as (0, 6) or (0, None), not "
+            f"{said.ranks!r}"
+        )
 
 
 def check_words(said: Capabilities, operators: Any) -> None:

@@ -7,6 +7,7 @@ the kernel, the keys and the converters. A plan takes the operands and then all 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from math import prod
 from typing import Any
 
@@ -25,13 +26,17 @@ from tripoint.errors import (
     ShapeError,
     SizeError,
     TripointError,
+    kind_of,
+    noted,
+    said,
     shown,
+    told,
 )
 from tripoint.kernels import Point
 from tripoint.keys import ABSENT, Key
 from tripoint.modes import DEFAULT, current
-from tripoint.plugins import guarded
-from tripoint.rules import LARGEST
+from tripoint.plugins import described, guarded
+from tripoint.rules import LARGEST, check_number
 from tripoint.schema import Row
 from tripoint.storage import VIEWED, WROTE, Alias, View, chain_of
 from tripoint.tensor import Tensor, wrap
@@ -137,11 +142,24 @@ def _bottom(res: Resolution, top: bool, first: bool) -> Plan:
         return plan
 
     def checked(*values: Any) -> Any:
-        out = plan(*values)
+        context = copy_context()  # a scope that a kernel leaves open ends with it
+        out = context.run(plan, *values)
+        check_mode(f"{res.kernel.origin if res.kernel is not None else res.label()}: {res.row.name}", context)
         check_result(res, out, values)
         return out
 
     return checked
+
+
+def check_mode(who: str, context: Context) -> None:
+    """Compare the mode that ``who`` left in a copy of the context with the mode in force.
+
+    Raises:
+        PluginError: they differ.
+    """
+    before, after = current.get(), context.get(current, DEFAULT)
+    if after is not before:
+        raise PluginError(f"{who} left a scope open, such as no_grad(): {before} became {after}")
 
 
 def _unchecked(res: Resolution, top: bool, first: bool) -> Plan:
@@ -253,8 +271,9 @@ def _kernel(res: Resolution, parameters: list[str], head: list[str], constants: 
         return compile_plan(parameters, [*body, "return r"], constants)
     point = res.point
     if point is not None and point.coerce is not None and row.aliases == "never":  # what is a view is a payload
-        constants.update(payload=point.payload, coerce=point.coerce)
-        body.append("if type(r) is not payload: r = coerce(r)")
+        constants.update(payload=point.payload, coerce=point.coerce, misread=misread)
+        body += ["if type(r) is not payload:", "    try: r = coerce(r)", "    except Exception as error:"]
+        body.append("        raise misread(res, r, 'coerce(result)', error) from error")
     constants.update(Tensor=Tensor, key=res.out)
     body += ["out = Tensor()", "out._payload = r", "out._node = None"]
     plain = ["out._key = key", "out._alias = None"]
@@ -278,7 +297,7 @@ def _kernel(res: Resolution, parameters: list[str], head: list[str], constants: 
             constants["shares"] = point.aliases
             constants["misread"] = misread
             body += ["try:", "    shared = shares(r, a0._payload)", "except Exception as error:"]
-            body += ["    raise misread(res, r, error) from error"]
+            body += ["    raise misread(res, r, 'aliases(out, x)', error) from error"]
             body += ["if shared:", *[f"    {v}" for v in viewed], "else:", *[f"    {v}" for v in plain]]
     else:
         body += plain
@@ -289,12 +308,12 @@ def _only(text: str, constants: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in constants.items() if name in text}
 
 
-def misread(res: Resolution, payload: Any, error: Exception) -> PluginError:
-    """The error of a backend that cannot say whether its own result shares memory."""
+def misread(res: Resolution, payload: Any, hook: str, error: Exception) -> PluginError:
+    """The error of a backend whose hook cannot take its own result."""
     kernel, point = res.kernel, res.point
     return PluginError(
         f"{kernel.origin if kernel is not None else point.origin if point is not None else ''}: {res.row.name} returned a "
-        f"{type(payload).__name__}, of which aliases(out, x) of {res.out} raised {type(error).__name__}: {error}"
+        f"{kind_of(payload)}, of which {hook} of {res.out} raised {said(error)}"
     )
 
 
@@ -334,14 +353,30 @@ def _hooked(res: Resolution, first: bool) -> Plan:
             # One whose shape the result has, if there is one: its parameters may fit no other shape.
             likes = [v._payload for v in values[:count] if isinstance(v, Tensor)]
             like = next((p for p in likes if p.shape == out._payload.shape), likes[0])
-            return wrap(key, from_strided(out._payload, like=like))
+            try:
+                return wrap(key, from_strided(out._payload, like=like))
+            except Exception as error:
+                _hook_note(key, "from_strided(dense, like=p)", error)
+                raise
         return out
 
     return plan
 
 
 def _into(hook: tuple[Callable[[Any], Any], Key] | None, value: Any) -> Any:
-    return value if hook is None else wrap(hook[1], hook[0](value._payload))
+    if hook is None:
+        return value
+    try:
+        return wrap(hook[1], hook[0](value._payload))
+    except Exception as error:
+        _hook_note(value._key, "to_strided(p)", error)
+        raise
+
+
+def _hook_note(key: Key, hook: str, error: Exception) -> None:
+    point = kernels.find_point(key)
+    if point is not None:
+        noted(error, f"raised by {hook} of {key.base}, which {point.origin.provider} provides")
 
 
 def _inplace(res: Resolution, first: bool) -> Plan:
@@ -519,58 +554,108 @@ def recover(res: Resolution, error: Exception, values: tuple[Any, ...], run: Cal
             return None
         with point.quiet():
             return run(*values)
+    made = failed(res, error, values)
     try:
-        raise failed(res, error, values) from None
+        if made is error:
+            raise made  # with the cause and the context that it has
+        raise made from made.__cause__
     finally:
-        del error  # or this frame and the exception hold one another, and with them the memory of the operands
+        del error, made  # or this frame and the exceptions hold one another, and with them the memory of the operands
 
 
 def failed(res: Resolution, error: Exception, values: tuple[Any, ...]) -> Exception:
-    """Word the error of a kernel: in the row's own words where a check of it fails, else what the kernel raised."""
-    row = res.row
-    if isinstance(error, TripointError):
+    """Word the error of a kernel: in the row's own words where a check of it fails, else what the kernel raised, with a note
+    that names it.
+    """
+    kind = type(error)
+    if issubclass(kind, TripointError) and not issubclass(kind, PluginError):
         return error
-    try:
-        expected_shape(row, values)
-    except TripointError as worded:
-        return worded
-    if isinstance(error, OverflowError):
-        scalars = [v for v, k in zip(values, res.keys, strict=False) if not isinstance(v, (Tensor, list, tuple))]
-        dtype = res.out.dtype if res.out is not None else None
-        number = next((v for v in scalars if isinstance(v, int)), None)
-        if number is None and row.metas:
-            number = next((v for v in values if isinstance(v, int) and not isinstance(v, bool)), None)
-        return ScalarRangeError(
-            f"{row.name}: the Python number {shown(number)} does not fit in {dtype}; convert the tensor first"
-        )
-    if isinstance(error, MemoryError) or _too_large(res, values):
-        shape = expected_shape(row, values)
-        return OutOfMemoryError(f"{row.name}: no memory for a result of shape {shape} on {res.out}: {error}")
-    if row.kind == "creation" and isinstance(error, ValueError):
-        return SizeError(f"{row.name}: {error}")  # more axes, or larger ones, than the backend's library takes
-    if res.how == "inplace" or row.mutates:
-        target = values[0]
-        if isinstance(target, Tensor) and is_readonly(target):
-            return ReadOnlyError(
-                f"{row.name}: the tensor of shape {target.shape} is read-only; write to a copy, x.copy()"
-            )
-    if res.kernel is not None:
-        error.add_note(f"raised by the kernel {res.kernel.origin} for {row.name} on {', '.join(map(str, res.keys))}")
+    if not issubclass(kind, PluginError):
+        try:
+            shape = expected_shape(res.row, values)
+        except TripointError as worded:
+            return worded
+        made = _worded(res, error, shape, values)
+        if made is not None:
+            return made
+    _note(res, error)
     return error
 
 
-def _too_large(res: Resolution, values: tuple[Any, ...]) -> bool:
+def _note(res: Resolution, error: Exception) -> None:
+    """Name the kernel, or those of a conversion's steps, in a note of what it raised."""
+    ran = [k.origin for k in (res.kernel, *(k for k, _ in res.steps)) if k is not None]
+    if ran:
+        on = ", ".join(map(str, res.keys or (res.target or res.out,)))
+        noted(error, f"raised by the kernel {' or '.join(dict.fromkeys(map(str, ran)))} for {res.row.name} on {on}")
+
+
+def _worded(
+    res: Resolution, error: Exception, shape: tuple[int, ...] | None, values: tuple[Any, ...]
+) -> TripointError | None:
+    """The error of a call that no kernel could have served, or ``None``: the kernel, or its device, is the reason."""
+    row, kind = res.row, type(error)
+    made: TripointError | None = None
+    if issubclass(kind, OverflowError):
+        return _too_wide(res, values)
+    if issubclass(kind, MemoryError) or _too_large(res, shape):
+        made = OutOfMemoryError(
+            f"{row.name}: no memory for a result of shape {shape} on {res.out}: {told(error) or kind_of(error)}"
+        )
+    elif row.kind == "creation" and issubclass(kind, ValueError) and _too_many(res, shape):
+        made = SizeError(f"{row.name}: {told(error) or kind_of(error)}")
+    elif (res.how == "inplace" or row.mutates) and isinstance(values[0], Tensor) and is_readonly(values[0]):
+        return ReadOnlyError(
+            f"{row.name}: the tensor of shape {values[0].shape} is read-only; write to a copy, x.copy()"
+        )
+    if made is not None:
+        _note(res, error)
+        made.__cause__ = error
+    return made
+
+
+def _too_wide(res: Resolution, values: tuple[Any, ...]) -> ScalarRangeError | None:
+    """The error of a Python number that a dtype of the call cannot hold, if there is one."""
+    numbers = [v for v in values if isinstance(v, (int, float, complex)) and not isinstance(v, bool)]
+    wide = [d or k.dtype for d, k in zip(res.casts, res.keys, strict=True) if k.is_tensor]
+    wide += [k.dtype for k in (*res.fills, res.target, res.out) if k is not None]
+    for number in numbers:
+        for dtype in wide:
+            try:
+                check_number(number, dtype)
+                complex(number)
+            except OverflowError:
+                return ScalarRangeError(
+                    f"{res.row.name}: the Python number {shown(number)} does not fit in {dtype}; convert the tensor first"
+                )
+            except TripointError:
+                continue
+    return None
+
+
+def _too_large(res: Resolution, shape: tuple[int, ...] | None) -> bool:
     """Whether the result's size in bytes does not fit in 63 bits, which libraries refuse in words of their own."""
-    shape = expected_shape(res.row, values) if res.out is not None else None
-    return shape is not None and prod(shape) * res.out.dtype.itemsize > LARGEST  # type: ignore[union-attr]
+    return shape is not None and res.out is not None and prod(shape) * res.out.dtype.itemsize > LARGEST
+
+
+#: axes that every array library takes.
+_AXES = 32
+
+
+def _too_many(res: Resolution, shape: tuple[int, ...] | None) -> bool:
+    """Whether a backend's library may refuse a shape: for its number of axes, or for sizes that one of 0 does not excuse."""
+    if shape is None or res.out is None:
+        return False
+    return len(shape) > _AXES or prod(max(size, 1) for size in shape) * res.out.dtype.itemsize > LARGEST
 
 
 def is_readonly(tensor: Tensor) -> bool:
-    """Whether the backend says that the memory must not be written."""
+    """Whether the backend says that the memory must not be written; one that cannot say does not."""
     point = kernels.find_point(tensor._key)
-    if point is None or point.describe is None:
+    try:
+        return point is not None and bool(described(point, tensor._payload).get("readonly"))
+    except TripointError:
         return False
-    return bool(point.describe(tensor._payload).get("readonly"))
 
 
 def check_result(res: Resolution, out: Any, values: tuple[Any, ...]) -> None:
@@ -594,22 +679,40 @@ def check_tensor(row: Row, who: str, point: Point | None, key: Key, out: Tensor,
         PluginError: the payload is of another class, dtype or shape.
     """
     payload: Any = out._payload
-    have = tuple(getattr(payload, "shape", ()))
     if point is None:
         raise PluginError(f"{who}: the result would be on {key.base}, which no plugin provides")
-    if not isinstance(payload, point.payload):
+    if not guarded(point.origin, "isinstance(result, payload)", isinstance, payload, point.payload):
         raise PluginError(
-            f"{who} returned a {type(payload).__name__}; payloads on {point.pattern} are {point.payload.__name__}"
+            f"{who} returned a {kind_of(payload)}; payloads on {point.pattern} are {point.payload.__name__}"
         )
-    if point.describe is not None:
-        said = guarded(point.origin, "describe(payload)", point.describe, payload).get("dtype")
-        if said is not None and said is not key.dtype:
-            raise PluginError(f"{who} returned {said}; the result on {key.base} must be {key.dtype}")
+    have = _shape_of(who, payload)
+    dtype = described(point, payload).get("dtype")
+    if dtype is not None and dtype is not key.dtype:
+        raise PluginError(f"{who} returned {dtype}; the result on {key.base} must be {key.dtype}")
     if row.shape is not None:
         head_values = bound(row, values)
         wanted = expected_shape(row, head_values)
         if wanted is not None and have != wanted:
             raise PluginError(f"{who} returned shape {have}; its shape rule says {wanted}")
+
+
+def _shape_of(who: str, payload: Any) -> tuple[int, ...]:
+    """The shape of a payload; ``who`` made it.
+
+    Raises:
+        PluginError: it has none, or what it has is no tuple of ints from 0.
+    """
+    try:
+        have = payload.shape
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise PluginError(f"{who} returned a {kind_of(payload)}, whose shape raised {said(error)}") from error
+    if not issubclass(type(have), tuple) or not all(type(size) is int and size >= 0 for size in have):
+        raise PluginError(
+            f"{who} returned a {kind_of(payload)} of shape {shown(have)}; a shape is a tuple of ints from 0"
+        )
+    return have  # type: ignore[no-any-return]
 
 
 def bound(row: Row, values: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -63,7 +63,7 @@ def _no_hooks(res: Resolution) -> str:
 
 def _no_fallback(res: Resolution) -> str:
     if res.mode.fallback == "error":
-        return "not permitted here, but by tripoint.fallback"
+        return "not permitted (tripoint.fallback permits it)"
     return "it would lead to the points where the call is"
 
 
@@ -76,7 +76,7 @@ def helpers(keys: tuple[Key, ...]) -> tuple[tuple[str, str], ...]:
         for name in (key.device.type, key.layout.name, key.dtype.name):
             who = plugins.FIRST_PARTY.get(name)
             if who is not None and who not in plugins.found():
-                said[who, f"pip install {who}"] = None
+                said[who, plugins.installing(who)] = None
         for plugin in plugins.found().values():
             name = plugin.name
             if plugin.state in ("blocked", "broken") and plugin.owns(key):

@@ -8,7 +8,7 @@ from typing import Any
 from tripoint import kernels
 from tripoint.dispatcher.resolve import kernel_for
 from tripoint.dtypes import DType
-from tripoint.errors import NoKernelError
+from tripoint.errors import NoKernelError, PluginError, kind_of, said
 from tripoint.keys import Key
 from tripoint.schema import rows
 
@@ -63,7 +63,12 @@ def coerced(fn: Callable[[Any], Any], key: Key) -> Callable[[Any], Any]:
 
     def made(p: Any) -> Any:
         out = fn(p)
-        return out if type(out) is payload else coerce(out)
+        if type(out) is payload:
+            return out
+        try:
+            return coerce(out)
+        except Exception as error:
+            raise PluginError(f"{point.origin}: coerce(result) of a {kind_of(out)} raised {said(error)}") from error
 
     return made
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Any
 
 from tripoint.dispatcher.calls import resolution
 from tripoint.dispatcher.layer import Layer
-from tripoint.dispatcher.plan import check_tensor
+from tripoint.dispatcher.plan import check_mode, check_tensor
 from tripoint.errors import PluginError, TripointError
 from tripoint.kernels import find_point
 from tripoint.keys import Key
@@ -32,8 +33,10 @@ class Checks(Layer, below="autograd"):
 
         def plan(*values: Any) -> Any:
             kept = _kept(op, values[:count])
-            out = next_plan(*values)
+            context = copy_context()  # a scope that a kernel leaves open ends with it
+            out = context.run(next_plan, *values)
             try:
+                check_mode(op.name, context)
                 _check(op, out, values)
                 for name, tensor, before in kept:
                     if _content(tensor) != before:

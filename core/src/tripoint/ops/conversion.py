@@ -46,7 +46,11 @@ def to(
     dtype=rules.kept(), shape=rules.same, kind="convert", keyed=("dtype", "copy"), target=("dtype",), minimal=True
 )
 def astype(x: Tensor, /, dtype: DType | str | type, *, copy: bool = True) -> Tensor:
-    """``x`` in another dtype. With ``copy=False`` ``x`` itself when it has that dtype."""
+    """``x`` in another dtype. With ``copy=False`` ``x`` itself when it has that dtype.
+
+    Raises:
+        DTypeError: an unknown dtype, one that the device lacks, complex elements to a real one, or a dtype with parameters.
+    """
 
 
 @primitive(dtype=rules.kept(), shape=rules.same, kind="structural", minimal=True)

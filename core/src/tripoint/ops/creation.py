@@ -9,14 +9,14 @@ from typing import Any
 
 from tripoint import dtypes as dt
 from tripoint import rules
-from tripoint.devices import Device
-from tripoint.dispatcher.calls import adopt, call_row, number_kind
+from tripoint.devices import Device, cpu
+from tripoint.dispatcher.calls import adopt, number_kind
 from tripoint.dispatcher.declare import composite, primitive
 from tripoint.dtypes import DType, as_dtype
 from tripoint.errors import AliasError, ArgumentError, AutogradError, DTypeError, NoKernelError, ShapeError, shown
-from tripoint.kernels import row_of
 from tripoint.keys import SCALARS
 from tripoint.layouts import Layout, LayoutSpec
+from tripoint.modes import get_mode
 from tripoint.ops.conversion import layout_of, to
 from tripoint.tensor import Scalar, Tensor
 
@@ -35,9 +35,14 @@ _NEW: dict[str, Any] = {
 }
 
 
-@primitive(**_NEW)
+@composite(**_NEW)
 def empty(shape: Shape, *, dtype: What = None, device: Place = None, layout: How = None) -> Tensor:
-    """A tensor whose elements are whatever the memory held."""
+    """A tensor whose elements are whatever the memory held; zeros on a backend without a kernel for it.
+
+    Raises:
+        SizeError, ShapeError, ArgumentError, DeviceError, LayoutError, DTypeError: as `zeros`.
+    """
+    return zeros(shape, dtype=dtype, device=device, layout=layout)
 
 
 @primitive(minimal=True, **_NEW)
@@ -46,13 +51,19 @@ def zeros(shape: Shape, *, dtype: What = None, device: Place = None, layout: How
 
     Raises:
         SizeError: more than 2**63 - 1 elements.
-        DeviceError, LayoutError, DTypeError: an unknown name, or hardware that cannot be used.
+        ShapeError: a negative size.
+        ArgumentError: a size that is no int.
+        DeviceError, LayoutError, DTypeError: an unknown name, hardware that cannot be used, or a dtype that the device lacks.
     """
 
 
 @primitive(minimal=True, **_NEW)
 def ones(shape: Shape, *, dtype: What = None, device: Place = None, layout: How = None) -> Tensor:
-    """A tensor of ones."""
+    """A tensor of ones.
+
+    Raises:
+        SizeError, ShapeError, ArgumentError, DeviceError, LayoutError, DTypeError: as `zeros`.
+    """
 
 
 def _bind_full(shapes: Any, shape: Any, fill_value: Any, dtype: Any, *rest: Any) -> tuple[Any, ...]:
@@ -62,7 +73,13 @@ def _bind_full(shapes: Any, shape: Any, fill_value: Any, dtype: Any, *rest: Any)
 
 @primitive(name="full", minimal=True, **{**_NEW, "bind": _bind_full})
 def _full(shape: Shape, *, fill_value: Scalar, dtype: What = None, device: Place = None, layout: How = None) -> Tensor:
-    """A tensor of one value."""
+    """A tensor of one value.
+
+    Raises:
+        ScalarRangeError: an integer dtype that cannot hold the value.
+        DTypeError: a complex value in a real dtype, or NaN or an infinity in an integer dtype; also as `zeros`.
+        SizeError, ShapeError, ArgumentError, DeviceError, LayoutError: as `zeros`.
+    """
 
 
 def full(shape: Shape, fill_value: Scalar, *, dtype: What = None, device: Place = None, layout: How = None) -> Tensor:
@@ -100,7 +117,11 @@ def _scalar_dtype(weak: DType) -> DType:
 def ramp(
     *, start: Scalar, step: Scalar, count: int, dtype: What = None, device: Place = None, layout: How = None
 ) -> Tensor:
-    """``count`` numbers ``start + i * step``."""
+    """``count`` numbers ``start + i * step``.
+
+    Raises:
+        ScalarRangeError: an integer dtype that cannot hold them.
+    """
 
 
 def arange(
@@ -132,7 +153,16 @@ def arange(
         count = math.ceil(span)
     made = dtype if dtype is not None else dt.Defaults.integer if ints else dt.Defaults.floating
     (count,) = rules.check_shape(builtins.max(0, int(count)))
-    return ramp(start=start, step=step, count=count, dtype=made, device=device)
+    try:
+        return ramp(start=start, step=step, count=count, dtype=made, device=device)
+    except NoKernelError:
+        return _moved(ramp, device, None, start=start, step=step, count=count, dtype=made)
+
+
+def _moved(operator: Any, device: Place, layout: How, **metas: Any) -> Tensor:
+    """What an operator makes on the CPU, moved by a conversion: for a device or layout whose author brings no kernel for it."""
+    made = operator(**metas, device=cpu, layout="strided")
+    return to(made, device=device if device is not None else get_mode().device, layout=layout)
 
 
 def _real(v: Any) -> float:
@@ -237,10 +267,7 @@ def asarray(
     try:
         return from_data(data=obj, copy=copy, dtype=wanted, device=device, layout=layout)
     except NoKernelError:
-        # A device or layout whose author brings no reader of Python data is filled from the CPU, by its own conversion.
-        row = row_of(from_data)
-        made_here = call_row(row, (), (obj, copy, wanted, "cpu", "strided"))
-        return to(made_here, device=device, layout=layout)
+        return _moved(from_data, device, layout, data=obj, copy=copy, dtype=wanted)
 
 
 _FORMATS = {"?": "bool", "e": "float16", "f": "float32", "d": "float64", "Zf": "complex64", "Zd": "complex128"}

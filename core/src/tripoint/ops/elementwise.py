@@ -17,22 +17,45 @@ _UNARY: dict[str, Any] = {"shape": rules.same, "kind": "elementwise"}
 
 @primitive(dtype=rules.promoted(), commutative=True, minimal=True, **_BINARY)
 def add(x1: Operand, x2: Operand, /) -> Tensor:
-    """Elementwise sum; of bools the logical or, as in NumPy."""
+    """Elementwise sum; of bools the logical or, as in NumPy.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: no dtype holds both, as of uint64 and int64.
+        ScalarRangeError: a Python number that the integer dtype of the tensor cannot hold.
+    """
 
 
 @primitive(dtype=rules.promoted(dt.numeric), minimal=True, **_BINARY)
 def subtract(x1: Operand, x2: Operand, /) -> Tensor:
-    """Elementwise difference of numbers."""
+    """Elementwise difference of numbers.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: bools, or no dtype holds both.
+        ScalarRangeError: a Python number that the integer dtype of the tensor cannot hold.
+    """
 
 
 @primitive(dtype=rules.promoted(), commutative=True, minimal=True, **_BINARY)
 def multiply(x1: Operand, x2: Operand, /) -> Tensor:
-    """Elementwise product; of bools the logical and."""
+    """Elementwise product; of bools the logical and.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: no dtype holds both, as of uint64 and int64.
+        ScalarRangeError: a Python number that the integer dtype of the tensor cannot hold.
+    """
 
 
 @primitive(dtype=rules.floated(), minimal=True, **_BINARY)
 def divide(x1: Operand, x2: Operand, /) -> Tensor:
-    """Elementwise quotient; integers are divided in the default floating dtype. x / 0 is an infinity or NaN."""
+    """Elementwise quotient; integers are divided in the default floating dtype. x / 0 is an infinity or NaN.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: no dtype holds both, as of uint64 and int64.
+    """
 
 
 @primitive(dtype=rules.promoted(dt.real), **_BINARY)
@@ -47,12 +70,25 @@ def remainder(x1: Operand, x2: Operand, /) -> Tensor:
 
 @primitive(dtype=rules.promoted(dt.numeric), **_BINARY)
 def pow(x1: Operand, x2: Operand, /) -> Tensor:
-    """``x1`` to the power ``x2``. An integer tensor to a negative Python integer is refused, as in NumPy."""
+    """``x1`` to the power ``x2``; an integer to a negative integer is an ArgumentError.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: bools, or no dtype holds both.
+        ArgumentError: an integer dtype, and a negative exponent among tensors or numbers. A kernel that would compute something
+            asks for it by ``check.exponent``.
+    """
 
 
 @primitive(dtype=rules.promoted(_ORDERED), commutative=True, minimal=True, **_BINARY)
 def maximum(x1: Operand, x2: Operand, /) -> Tensor:
-    """The larger of two; NaN if either is NaN. At ties the gradient is halved between both."""
+    """The larger of two; NaN if either is NaN. At ties the gradient is halved between both.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: complex numbers, or no dtype holds both.
+        ScalarRangeError: a Python number that the integer dtype of the tensor cannot hold.
+    """
 
 
 @primitive(dtype=rules.promoted(_ORDERED), commutative=True, **_BINARY)
@@ -62,7 +98,12 @@ def minimum(x1: Operand, x2: Operand, /) -> Tensor:
 
 @primitive(dtype=rules.compared(), commutative=True, minimal=True, **_BINARY)
 def equal(x1: Operand, x2: Operand, /) -> Tensor:
-    """Whether elements are equal, as bool."""
+    """Whether elements are equal, as bool.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: no dtype holds both, as of uint64 and int64.
+    """
 
 
 @primitive(dtype=rules.compared(), commutative=True, **_BINARY)
@@ -82,7 +123,12 @@ def less_equal(x1: Operand, x2: Operand, /) -> Tensor:
 
 @primitive(dtype=rules.compared(_ORDERED), minimal=True, **_BINARY)
 def greater(x1: Operand, x2: Operand, /) -> Tensor:
-    """Whether ``x1 > x2``, as bool."""
+    """Whether ``x1 > x2``, as bool.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: complex numbers, or no dtype holds both.
+    """
 
 
 @primitive(dtype=rules.compared(_ORDERED), **_BINARY)
@@ -132,7 +178,11 @@ def bitwise_invert(x: Tensor, /) -> Tensor:
 
 @primitive(dtype=rules.kept(dt.numeric), zero_preserving=True, minimal=True, **_UNARY)
 def negative(x: Tensor, /) -> Tensor:
-    """``-x``."""
+    """``-x``.
+
+    Raises:
+        DTypeError: bools.
+    """
 
 
 @primitive(dtype=rules.absolute(), zero_preserving=True, **_UNARY)
@@ -200,6 +250,11 @@ def where(condition: Tensor, x1: Operand, x2: Operand, /) -> Tensor:
     """``x1`` where the bool ``condition`` holds, else ``x2``; the three broadcast together.
 
     The operand not chosen gets the gradient 0, whatever its value, so NaN does not leak from it.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: a condition that is not bool, or no dtype holds both.
+        ScalarRangeError: a Python number that the integer dtype of the tensor cannot hold.
     """
 
 

@@ -22,7 +22,7 @@ def getitem(x: Tensor, /, key: Any) -> Tensor:
     """Basic indexing, ``x[key]``: ints, slices (negative steps too), ``None`` and ``...``; a view.
 
     Raises:
-        IndexingError: out of range, or more indices than axes.
+        IndexingError: out of range, more indices than axes, a step of 0, or no index at all.
     """
 
 
@@ -50,7 +50,14 @@ def take_back(g: Tensor, indices: Tensor, /, *, shape: tuple[int, ...], axis: in
 
 @primitive(dtype=rules.like_first(), shape=rules.assigned, kind="assign")
 def assign(x1: Tensor, x2: Operand, /) -> Tensor:
-    """``x2`` broadcast to the shape of ``x1``, in its dtype; ``assign_`` writes it into ``x1``."""
+    """``x2`` broadcast to the shape of ``x1``, in its dtype; ``assign_`` writes it into ``x1``.
+
+    Raises:
+        ShapeError: ``x2`` does not broadcast to the shape of ``x1``.
+        DTypeError: complex elements into a real dtype.
+        ScalarRangeError: a Python number that the integer dtype of ``x1`` cannot hold.
+        ReadOnlyError: of ``assign_``, ``x1`` is read-only.
+    """
 
 
 assign_ = inplace(assign, minimal=True)

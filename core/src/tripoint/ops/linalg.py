@@ -16,7 +16,8 @@ def matmul(x1: Tensor, x2: Tensor, /) -> Tensor:
     """Matrix product, by the array API standard: 1-d operands are vectors, leading axes broadcast as stacks.
 
     Raises:
-        ShapeError: a 0-d operand, or inner sizes that differ.
+        ShapeError: a 0-d operand, inner sizes that differ, or stacks that do not broadcast together.
+        DTypeError: bools, or no dtype holds both.
     """
 
 

@@ -22,6 +22,7 @@ def reshape(x: Tensor, /, shape: int | Sequence[int], *, copy: bool | None = Non
     Raises:
         AliasError: ``copy=False`` and the strides do not allow a view.
         ShapeError: the number of elements differs.
+        ArgumentError: a size that is no int.
     """
 
 
@@ -30,14 +31,23 @@ def reshape(x: Tensor, /, shape: int | Sequence[int], *, copy: bool | None = Non
     minimal=True,
 )  # fmt: skip
 def permute_dims(x: Tensor, /, axes: Sequence[int]) -> Tensor:
-    """A view with axes reordered: axis ``i`` of the result is axis ``axes[i]`` of ``x``."""
+    """A view with axes reordered: axis ``i`` of the result is axis ``axes[i]`` of ``x``.
+
+    Raises:
+        ShapeError: ``axes`` is no permutation of all axes.
+        ArgumentError: an axis that is no int.
+    """
 
 
 @primitive(
     dtype=rules.kept(), shape=rules.expanded, bind=rules.bind_expand, aliases="always", kind="structural", minimal=True
 )
 def expand_dims(x: Tensor, /, *, axis: int | Sequence[int] = 0) -> Tensor:
-    """A view with axes of size 1 inserted at these positions of the result."""
+    """A view with axes of size 1 inserted at these positions of the result.
+
+    Raises:
+        ShapeError: a position outside of the result, or one twice.
+    """
 
 
 @primitive(dtype=rules.kept(), shape=rules.squeezed, bind=rules.bind_squeeze, aliases="always", kind="structural")
@@ -50,7 +60,11 @@ def squeeze(x: Tensor, /, axis: int | Sequence[int]) -> Tensor:
     minimal=True,
 )  # fmt: skip
 def broadcast_to(x: Tensor, /, shape: Sequence[int]) -> Tensor:
-    """A read-only view broadcast to a shape."""
+    """A read-only view broadcast to a shape.
+
+    Raises:
+        ShapeError: ``x`` does not broadcast to it.
+    """
 
 
 @primitive(dtype=rules.kept(), shape=rules.same, bind=rules.bind_flip, aliases="always", kind="structural")
@@ -60,7 +74,13 @@ def flip(x: Tensor, /, *, axis: int | Sequence[int] | None = None) -> Tensor:
 
 @primitive(dtype=rules.promoted(), shape=rules.concatenated, bind=rules.bind_concat, kind="structural", minimal=True)
 def concat(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Tensor:
-    """Tensors joined along an axis; other sizes must agree, dtypes are promoted."""
+    """Tensors joined along an axis; other sizes must agree, dtypes are promoted.
+
+    Raises:
+        ShapeError: another size or the number of axes differs, or the axis is out of range.
+        DTypeError: no dtype holds all.
+        ArgumentError: no tensor at all.
+    """
 
 
 @composite

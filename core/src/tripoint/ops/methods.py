@@ -14,11 +14,16 @@ from tripoint.errors import (
     ArgumentError,
     AutogradError,
     LayoutError,
+    PluginError,
     ShapeError,
     TripointError,
+    cleaned,
+    said,
+    shown,
+    told,
 )
 from tripoint.keys import intern
-from tripoint.layouts import Layout, LayoutSpec
+from tripoint.layouts import Layout, LayoutSpec, strided
 from tripoint.ops import conversion, creation, elementwise, indexing, linalg, manipulation, reductions
 from tripoint.storage import Storage
 from tripoint.tensor import Operand, Tensor, wrap
@@ -235,7 +240,7 @@ def iterate(self: Tensor) -> Iterator[Tensor]:
 
 def _described(self: Tensor) -> dict[str, Any]:
     point = kernels.find_point(self._key)
-    return point.describe(self._payload) if point is not None and point.describe is not None else {}
+    return plugins.described(point, self._payload) if point is not None else {}
 
 
 def strides(self: Tensor) -> tuple[int, ...]:
@@ -262,7 +267,7 @@ def storage(self: Tensor) -> Storage:
         LayoutError: the tensor has no single allocation.
     """
     said = _described(self)
-    if said.get("address") is None:
+    if said.get("address") is None or said.get("nbytes") is None:
         raise LayoutError(f"storage is not applicable to {self._key.base}: there is no single allocation to name")
     return Storage(str(self.device), said["address"], said["nbytes"], bool(said.get("readonly")))
 
@@ -281,7 +286,11 @@ def shares_memory(a: Tensor, b: Tensor, /) -> bool:
     point = kernels.find_point(a._key)
     if a._payload is b._payload:
         return True
-    return point is not None and point.aliases is not None and bool(point.aliases(a._payload, b._payload))
+    if point is not kernels.find_point(b._key):
+        return False  # a number format has payloads of its own, which the other's backend cannot look into
+    if point is None or point.aliases is None:
+        return False
+    return bool(plugins.guarded(point.origin, "aliases(a, b)", point.aliases, a._payload, b._payload))
 
 
 def transposed(self: Tensor) -> Tensor:
@@ -303,35 +312,56 @@ def represent(self: Tensor) -> str:
         tail.append(f"device={key.device}")
     if str(key.layout) != "strided":
         tail.append(f"layout={key.layout}")
-    point = kernels.find_point(key)
-    if point is not None and point.summary is not None:
-        tail.append(point.summary(self._payload))
-    if self.requires_grad:
-        tail.append("requires_grad=True")
+    body, wrong = None, []
     try:
+        point = kernels.find_point(key)
+        if point is not None and point.summary is not None:
+            tail.append(_words("summary(payload)", point.origin, point.summary, self._payload))
         body = _text(self) if str(key.device) != "meta" else None
-    except TripointError as error:  # a device that is lost, or a result that its device could not compute
-        return f"tensor(shape={self.shape}, {', '.join(tail)}, unreadable: {error})"
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a device that is lost, a result that it could not compute, a plugin that is broken
+        ours = isinstance(error, TripointError)
+        wrong = [f"unreadable: {(told(error) if ours else None) or said(error)}"]
+    tail += ["requires_grad=True"] * self.requires_grad + wrong
     if body is None:
-        return f"tensor(shape={self.shape}, {', '.join(tail)})"
+        return f"tensor(shape={_shape(self)}, {', '.join(tail)})"
     pad = "\n" + " " * len("tensor(")
     return f"tensor({body.replace(chr(10), pad)}, {', '.join(tail)})"
 
 
+def _words(what: str, origin: kernels.Origin, fn: Callable[[Any], Any], payload: Any) -> str:
+    """What a plugin writes of a payload."""
+    found = plugins.guarded(origin, what, fn, payload)
+    if not issubclass(type(found), str):
+        raise PluginError(f"{origin}: {what} gives a str, not {shown(found)}")
+    return cleaned(str.__str__(found))
+
+
+def _shape(self: Tensor) -> str:
+    """The shape as text, also of a payload that does not tell it."""
+    try:
+        return shown(self.shape)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return f"unknown: {said(error)}"
+
+
 def _text(self: Tensor) -> str | None:
-    """The elements as text, written where they are; or on the CPU, from a device that does not write; ``None``: nowhere."""
+    """The elements as text, written where they are; or on the CPU, from a point that does not write; ``None``: nowhere."""
     from tripoint.dispatcher.resolve import kernel_for, path
 
     row, key = kernels.row_of(conversion.to_text), self._key.base
     kernel = kernel_for(row, (key,))
     if kernel is not None:
-        return kernel.fn(self._payload)  # type: ignore[no-any-return]
-    if key.layout.name != "strided" or not key.dtype.is_plain:  # which may be large when it is strided and plain
-        return None
-    host = key.replace(device=cpu)
-    if path(key, host) is not None and kernel_for(row, (host,)) is not None:
+        return _words("to_text(payload)", kernel.origin, kernel.fn, self._payload)
+    small = self.size <= 1000  # as a strided tensor of a plain dtype, whatever it is now
+    host = key.replace(device=cpu, layout=strided, dtype=key.dtype.plain)
+    cheap = small or (key.layout is strided and key.dtype.is_plain)
+    if cheap and path(key, host) is not None and kernel_for(row, (host,)) is not None:
         return _text(_host(self))
-    if self.size <= 1000 and kernel_for(kernels.row_of(conversion.to_list), (key,)) is not None:
+    if small and kernel_for(kernels.row_of(conversion.to_list), (key,)) is not None:
         return str(tolist(self))
     return None
 

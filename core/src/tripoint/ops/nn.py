@@ -156,7 +156,12 @@ def _loss_shape(shapes: Any, **meta: Any) -> tuple[int, ...]:
 
 @composite(dtype=rules.labelled(dt.floating), shape=_loss_shape, kind="loss")
 def nll_loss(x: Tensor, labels: Tensor, /) -> Tensor:
-    """Minus the mean over rows of ``x`` (N, C) at ``labels`` (N,): the loss of log-probabilities."""
+    """Minus the mean over rows of ``x`` (N, C) at ``labels`` (N,): the loss of log-probabilities.
+
+    Raises:
+        DTypeError: labels that are no integers.
+        IndexingError: a label outside of 0 to C - 1.
+    """
     return multiply(mean(pick(x, labels)), -1)
 
 

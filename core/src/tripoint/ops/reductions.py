@@ -20,7 +20,13 @@ _EXTREME: dict[str, Any] = {"shape": rules.reduced_nonempty, "bind": rules.bind_
 
 @primitive(dtype=rules.accumulated(), keyed=("dtype",), minimal=True, **_REDUCE)
 def sum(x: Tensor, /, *, axis: Axes = None, dtype: DType | str | None = None, keepdims: bool = False) -> Tensor:
-    """Sum over axes (all of them for ``None``). Integers and bools are summed in 64 bits; the sum of nothing is 0."""
+    """Sum over axes (all of them for ``None``). Integers and bools are summed in 64 bits; the sum of nothing is 0.
+
+    Raises:
+        ShapeError: an axis out of range, or one twice.
+        ArgumentError: an axis that is no int.
+        DTypeError: complex elements and a real ``dtype=``.
+    """
 
 
 @composite(dtype=rules.kept((dt.numeric,)), shape=rules.trailing, kind="gradient")
@@ -39,7 +45,9 @@ def max(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Largest element over axes; NaN if one is NaN. Ties share the gradient evenly.
 
     Raises:
-        ShapeError: an axis of size 0 is reduced.
+        ShapeError: an axis of size 0 is reduced, an axis is out of range, or one stands twice.
+        ArgumentError: an axis that is no int.
+        DTypeError: complex elements.
     """
 
 
@@ -70,7 +78,13 @@ def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     minimal=True,
 )
 def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Position of the first largest element along an axis (``None``: of the flattened tensor); the first NaN wins."""
+    """Position of the first largest element along an axis (``None``: of the flattened tensor); the first NaN wins.
+
+    Raises:
+        ShapeError: the axis has size 0, or is out of range.
+        ArgumentError: an axis that is no int.
+        DTypeError: complex elements.
+    """
 
 
 @primitive(

@@ -16,15 +16,19 @@ from tripoint.plugins.discovery import changed as changed
 from tripoint.plugins.discovery import commit_lock as commit_lock
 from tripoint.plugins.discovery import found as found
 from tripoint.plugins.discovery import install as install
+from tripoint.plugins.discovery import installing as installing
 from tripoint.plugins.discovery import on_change as on_change
 from tripoint.plugins.discovery import preferred as preferred
 from tripoint.plugins.discovery import rescan as rescan
 from tripoint.plugins.discovery import unblocked_names as unblocked_names
+from tripoint.plugins.loading import apart as apart
 from tripoint.plugins.loading import broken_provider as broken_provider
+from tripoint.plugins.loading import described as described
 from tripoint.plugins.loading import ensure as ensure
 from tripoint.plugins.loading import guarded as guarded
 from tripoint.plugins.loading import load as load
 from tripoint.plugins.loading import participates as participates
+from tripoint.plugins.loading import plugin_named as plugin_named
 from tripoint.plugins.loading import plugin_naming as plugin_naming
 from tripoint.plugins.loading import plugin_of as plugin_of
 from tripoint.plugins.loading import preference as preference
@@ -99,6 +103,8 @@ def _named(name: str) -> Plugin:
 def block(name: str) -> None:
     """Keep a plugin from loading, and take back what it registered. Takes a distribution or an entry-point name.
 
+    A preference for it that was stated before ends, as the last word counts.
+
     Raises:
         PluginError: nothing of that name is installed.
     """
@@ -109,6 +115,7 @@ def block(name: str) -> None:
             if plugin.loaded:
                 unregister(plugin.name)
             plugin.state = "blocked"
+            preferred[:] = [other for other in preferred if other != plugin.name]
     changed()
 
 
@@ -137,7 +144,8 @@ def prefer(name: str) -> None:
         if plugin.state in ("blocked", "broken") or (KERNELS in plugin.entries and not load(plugin, KERNELS)):
             raise unusable(plugin, f"what prefer({name!r}) asks for")
         name = plugin.name
-    preferred.append(name)
+    with commit_lock:
+        preferred[:] = [*(other for other in preferred if other != name), name]
     changed()
 
 

@@ -11,10 +11,21 @@ from typing import Any
 
 from tripoint import dtypes, kernels, layouts
 from tripoint.dtypes import DTypeClass
+from tripoint.errors import cleaned, said
 from tripoint.kernels import Origin, Pattern, Patterns
-from tripoint.plugins.discovery import VARIABLES, found, listed_in, rank, unreadable
+from tripoint.plugins.discovery import (
+    FIRST_PARTY,
+    VARIABLES,
+    found,
+    hidden,
+    installing,
+    listed_in,
+    preferred,
+    rank,
+    unreadable,
+)
 from tripoint.plugins.loading import load, probe
-from tripoint.plugins.records import Plugin, normalise, protocol_of, said
+from tripoint.plugins.records import Plugin, normalise, protocol_of
 from tripoint.plugins.reports import remedy
 from tripoint.plugins.tables import announced, known_devices, who
 from tripoint.schema import rows
@@ -128,7 +139,7 @@ def findings(*, load_all: bool = False) -> list[Finding]:
         for plugin in list(found().values()):
             if load(plugin):
                 probe(plugin)
-    out = [*_plugins(), *_unreadable(), *_variables(), *_overlapping()]
+    out = [*_plugins(), *_unreadable(), *_variables(), *_overlapping(), *_without_a_cpu()]
     return sorted(out, key=lambda finding: ("error", "warning", "note").index(finding.level))
 
 
@@ -137,9 +148,12 @@ def _plugins() -> Iterator[Finding]:
         name = f"{plugin.name} {plugin.version}"
         silence = f"; or silence it with TRIPOINT_DISABLE={plugin.name}"
         if plugin.error is not None and plugin.state != "blocked":
-            why = str(plugin.error) if plugin.refused else said(plugin.error)
+            why = cleaned(str(plugin.error)) if plugin.refused else said(plugin.error)
             level, how = ("error", "is broken") if plugin.state == "broken" else ("warning", "raised")
             yield Finding(level, f"{name} {how}: {why}", remedy(plugin) + silence)
+        if plugin.state == "blocked" and plugin.name in preferred:
+            what = f"{name} is preferred and blocked, so calls on its points are refused"
+            yield Finding("warning", what, f"take it back: tripoint.plugins.block({plugin.name!r}) ends the preference")
         if plugin.reason:
             points = ", ".join(plugin.provides)
             yield Finding(
@@ -149,6 +163,14 @@ def _plugins() -> Iterator[Finding]:
             yield Finding(
                 "note", f"{name} requires {line!r}, which is not understood here", "see that it fits this version"
             )
+        if normalise(plugin.named) != plugin.name:
+            what = (
+                f"the metadata in {plugin.folder} calls it {plugin.named}; it is known as {plugin.name}, as its folder"
+            )
+            yield Finding("warning", what, f"reinstall {plugin.name}, or tell its authors")
+        for word, why in plugin.taken.items():
+            what = f"{name} would add tripoint.{word}, which {why}; it is left out"
+            yield Finding("warning", what, f"tell the authors of {plugin.name}")
         yield from _groups(plugin, name)
         if plugin.loaded and plugin.installed != plugin.version:
             now = f"version {plugin.installed} of it is installed" if plugin.installed else "it has been uninstalled"
@@ -163,8 +185,9 @@ def _groups(plugin: Plugin, name: str) -> Iterator[Finding]:
 
 
 def _unreadable() -> Iterator[Finding]:
-    for name, why in unreadable.items():
-        yield Finding("warning", f"the metadata of {name} cannot be read: {why}", f"reinstall {name}")
+    for level, table in (("warning", unreadable), ("warning", hidden)):
+        for what, how in table.items():
+            yield Finding(level, what, how)
 
 
 def _variables() -> Iterator[Finding]:
@@ -188,6 +211,17 @@ def _variables() -> Iterator[Finding]:
 def _meant(name: str, known: Iterable[str], otherwise: str, before: str = "") -> str:
     near = difflib.get_close_matches(name, known, 1)
     return f"write {before + near[0]!r} if that is meant, or {otherwise}" if near else otherwise
+
+
+def _without_a_cpu() -> Iterator[Finding]:
+    """Where tensors are made unless a device is named, and where their elements are read."""
+    claims = [c for p in found().values() for claim in p.claims for c in claim]
+    if not any((c.device, c.layout, c.dtype) == ("cpu", "strided", None) for c in claims):
+        yield Finding(
+            "note",
+            "no plugin provides cpu.strided, where tensors are made unless a device or layout is named",
+            f"{installing(FIRST_PARTY['cpu'])}, or name a device, such as device='meta'",
+        )
 
 
 def _overlapping() -> Iterator[Finding]:

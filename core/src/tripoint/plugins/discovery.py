@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 from tripoint import kernels
+from tripoint.errors import PluginError, said, shown
 from tripoint.plugins.records import Plugin, normalise
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 #: every environment variable that is read anywhere, with what it is for; docs/environment.md says the same at length.
 VARIABLES = {
@@ -35,8 +41,11 @@ FIRST_DTYPES = ("qint8", "quint8", "qint4")
 
 _found: dict[str, Plugin] | None = None
 
-#: distributions whose entry points cannot be read, and why; nobody can tell whether they are plugins.
+#: what cannot be read, so that nobody can tell whether it is a plugin: what and why, and what to do.
 unreadable: dict[str, str] = {}
+
+#: distributions that one of the same name before them on the path hides: what is hidden by what, and what to do.
+hidden: dict[str, str] = {}
 
 commit_lock = threading.RLock()
 
@@ -59,22 +68,29 @@ def rank(distribution: str | None) -> int:
 on_change: list[Callable[[], None]] = []
 
 
+def through(act: Callable[..., None], *args: object) -> None:
+    """Do what must not be left half done, and may be done twice: who interrupts it is heard when it is done."""
+    try:
+        act(*args)
+    except BaseException:
+        act(*args)
+        raise
+
+
 def changed() -> None:
     """Tell everybody who remembers something of what is registered to forget it."""
+    through(_tell)
+
+
+def _tell() -> None:
     kernels.forget_points()
     for tell in on_change:
         tell()
 
 
-_here = threading.local()
-
-
-def loading_here() -> list[Plugin]:
-    """The plugins that this thread is loading, the innermost last."""
-    if not hasattr(_here, "stack"):
-        _here.stack = []
-    stack: list[Plugin] = _here.stack
-    return stack
+#: plugins whose code is being loaded in this context, the innermost last; gone with the context, whatever ends it.
+loading: ContextVar[tuple[Plugin, ...]] = ContextVar("tripoint_loading", default=())
+loading_here = loading.get
 
 
 def listed_in(variable: str) -> list[str]:
@@ -112,6 +128,11 @@ def rescan() -> None:
             if old.loaded or old.loading:
                 old.installed = new.version if new is not None else ""
                 made[name] = old
+            elif new is None and name in preferred:  # a choice is honoured or refused
+                old.installed = ""
+                again = f"install it again, or take the preference back: tripoint.plugins.block({name!r})"
+                old.refuse(PluginError(f"it is preferred, and has been uninstalled; {again}"))
+                made[name] = old
             elif new is not None:
                 new.closes, new.declared, new.stated = old.closes, old.declared, old.stated
         _found = made
@@ -120,18 +141,16 @@ def rescan() -> None:
 
 def _scan() -> dict[str, Plugin]:
     """What the metadata says now."""
-    from importlib.metadata import distributions
-
     from tripoint.plugins.metadata import read
 
     disabled = {normalise(name) for name in listed_in("TRIPOINT_DISABLE")}
     made: dict[str, Plugin] = {}
-    seen: set[str] = set()
+    seen: dict[str, Distribution] = {}
     unreadable.clear()
-    # One distribution at a time, not by `entry_points()`, which one file that cannot be read would end for all.
-    for dist in distributions():
-        plugin = read(dist, seen, unreadable)
-        if plugin is None or plugin.name in made:
+    hidden.clear()
+    for dist in _distributions():
+        plugin = read(dist, seen, unreadable, hidden)
+        if plugin is None:
             continue
         made[plugin.name] = plugin
         offered = {normalise(e.name) for es in (*plugin.entries.values(), *plugin.others.values()) for e in es}
@@ -142,7 +161,34 @@ def _scan() -> dict[str, Plugin]:
     return made
 
 
+def _distributions() -> Iterator[Distribution]:
+    """Everything installed, the first on the path first.
+
+    One finder at a time, and one distribution at a time, not by `importlib.metadata.entry_points`, which one finder that
+    raises, or one file that cannot be read, would end for all.
+    """
+    import sys
+    from importlib.metadata import DistributionFinder
+
+    everywhere = DistributionFinder.Context()
+    for finder in list(sys.meta_path):
+        try:
+            find = getattr(finder, "find_distributions", None)
+            if find is not None:
+                yield from find(everywhere)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            what = f"the finder {shown(finder)} in sys.meta_path cannot list what is installed: it raised {said(error)}"
+            unreadable[what] = "tell the authors of what put it there"
+
+
+def installing(distribution: str) -> str:
+    """How to install a first-party distribution, from an index or from a checkout."""
+    return f"pip install {distribution} (in a checkout: ./plugins/{distribution.partition('-')[2].replace('-', '_')})"
+
+
 def install(name: str) -> str:
     """``; pip install ...`` when a first-party distribution that is not installed provides the name, else nothing."""
     wanted = FIRST_PARTY.get(name)
-    return f"; pip install {wanted}" if wanted is not None and wanted not in found() else ""
+    return f"; {installing(wanted)}" if wanted is not None and wanted not in found() else ""

@@ -2,45 +2,75 @@
 
 from __future__ import annotations
 
+import sys
+from keyword import iskeyword
 from typing import TYPE_CHECKING
 
-from tripoint.errors import PluginError, RegistrationError
-from tripoint.plugins.records import BACKENDS, GROUPS, PROTOCOL, Claim, Plugin, normalise, protocol_of, said
+from tripoint.errors import PluginError, RegistrationError, said
+from tripoint.plugins.records import BACKENDS, GROUPS, NAMES, PROTOCOL, Claim, Plugin, normalise, protocol_of
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoint
 
 
-def read(dist: Distribution, seen: set[str], unreadable: dict[str, str]) -> Plugin | None:
+def read(
+    dist: Distribution, seen: dict[str, Distribution], unreadable: dict[str, str], hidden: dict[str, str]
+) -> Plugin | None:
     """What one distribution offers, or ``None`` when that is nothing or it is hidden by one of its name before it.
 
-    What nobody can read enough of to tell whether it is a plugin goes into ``unreadable``, with the reason.
+    It goes by the name of its folder, which no other distribution there can have: what its metadata says may be any name.
+    What nobody can read enough of to tell whether it is a plugin goes into ``unreadable``, with the reason, and a plugin
+    that is hidden into ``hidden``.
     """
     stem, text = "?", ""
     try:
-        stem = getattr(dist, "_normalized_name", None) or dist.metadata["Name"]
-        if stem in seen:
-            return None
-        seen.add(stem)
+        stem = normalise(getattr(dist, "_normalized_name", None) or dist.metadata["Name"])
         text = dist.read_text("entry_points.txt") or ""
+        if stem in seen:
+            _hide(dist, seen[stem], text, hidden)
+            return None
+        seen[stem] = dist
         entries = [e for e in dist.entry_points if e.group.startswith("tripoint.")] if "tripoint." in text else []
         return _plugin(dist, stem, entries) if entries else None
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        where = f" (in {folder_of(dist)})" if folder_of(dist) else ""
         if "tripoint." in text:  # it seems to be one of ours
-            plugin = Plugin(normalise(stem), "?")
-            plugin.refuse(_with_cause(PluginError(f"its metadata cannot be read: {said(error)}; reinstall it"), error))
+            plugin = Plugin(stem, "?")
+            why = f"its metadata cannot be read: {said(error)}{where}; reinstall it"
+            plugin.refuse(_with_cause(PluginError(why), error))
             return plugin
         if not text:
-            unreadable[normalise(stem)] = said(error)
+            unreadable[f"the metadata of {stem} cannot be read: {said(error)}{where}"] = f"reinstall {stem}"
         return None
+
+
+def folder_of(dist: Distribution) -> str:
+    """Where the metadata of a distribution is, or an empty string; for messages."""
+    return str(getattr(dist, "_path", ""))
+
+
+def _hide(dist: Distribution, first: Distribution, text: str, hidden: dict[str, str]) -> None:
+    """Note that a plugin is hidden by what comes before it on the path, unless that is the same folder met again."""
+    here, there = folder_of(dist), folder_of(first)
+    if "tripoint." in text and here != there:
+        hidden[f"the plugin in {here} is hidden by {there}, of the same name and before it on the path"] = (
+            "uninstall the one that is not meant, or change the order of the path"
+        )
 
 
 def _plugin(dist: Distribution, stem: str, entries: list[EntryPoint]) -> Plugin:
     from tripoint.plugins.versions import core_requirements
 
     headers = _headers(dist)
-    plugin = Plugin(normalise(headers.get("name", [stem])[0]), headers.get("version", ["?"])[0])
+    plugin = Plugin(stem, headers.get("version", ["?"])[0])
+    plugin.folder, plugin.named = folder_of(dist), headers.get("name", [stem])[0]
     for entry in entries:
+        why = taken(entry.name) if entry.group == NAMES else ""
+        if why:
+            plugin.taken[entry.name] = why
+            continue
         table = plugin.entries if entry.group in GROUPS else plugin.others
         table.setdefault(entry.group, []).append(entry)
     for entry in plugin.entries.get(BACKENDS, ()):
@@ -52,6 +82,22 @@ def _plugin(dist: Distribution, stem: str, entries: list[EntryPoint]) -> Plugin:
     clauses, plugin.unread = core_requirements(headers.get("requires-dist", ()))
     _range(plugin, clauses)
     return plugin
+
+
+def taken(name: str) -> str:
+    """Why no plugin can add a name to the namespace, or an empty string."""
+    from importlib.machinery import PathFinder
+
+    core = sys.modules["tripoint"]
+    if not name.isidentifier() or iskeyword(name):
+        return "is no name that a program could write"
+    if name.startswith("_"):
+        return "begins with an underscore, and such names are the core's"
+    theirs = vars(core).get("_added", ())  # names that plugins added and somebody used
+    own = {*vars(core), *vars(core).get("_MODULES", ()), *vars(core).get("_LATER", ())} - {*theirs}
+    if name in own or PathFinder.find_spec(f"tripoint.{name}", core.__path__) is not None:
+        return "is a name of the core"
+    return ""
 
 
 def _headers(dist: Distribution) -> dict[str, list[str]]:

@@ -7,10 +7,10 @@ from typing import Any
 from tripoint import devices, dtypes, kernels, layouts
 from tripoint.devices import Device
 from tripoint.dtypes import DType
-from tripoint.errors import DeviceError, DTypeError, LayoutError, PluginError
+from tripoint.errors import DeviceError, DTypeError, LayoutError, PluginError, shown
 from tripoint.layouts import Layout
-from tripoint.plugins.discovery import FIRST_DTYPES, found, install, rank
-from tripoint.plugins.loading import guarded, load, unusable
+from tripoint.plugins.discovery import FIRST_DTYPES, commit_lock, found, install, rank
+from tripoint.plugins.loading import attempt, guarded, load, unusable
 from tripoint.plugins.records import LAYERS, NAMES, Plugin
 from tripoint.plugins.tables import known_devices, undisputed
 
@@ -40,6 +40,20 @@ def _broken_axis(axis: str, name: str) -> Plugin | None:
     return None
 
 
+def _unkept(axis: str, name: str) -> None:
+    """Refuse a name that the entry points of a loaded plugin have, and that it does not announce.
+
+    Raises:
+        PluginError: it names the plugin.
+    """
+    for plugin in found().values():
+        if plugin.loaded and any(getattr(c, axis) == name for claim in plugin.claims for c in claim):
+            raise PluginError(
+                f"the {axis} {name!r} is in the entry points of {plugin.name} {plugin.version}, which is loaded and announces "
+                f"no such {axis}; tell its authors"
+            )
+
+
 def find_device(value: object) -> Device:
     """The device that ``value`` names, with its index resolved; its plugin is loaded, its hardware not yet asked for.
 
@@ -63,6 +77,7 @@ def find_device(value: object) -> Device:
         plugin = _broken_axis("device", name)
         if plugin is not None:
             raise unusable(plugin, f"the device {name!r}")
+        _unkept("device", name)
         raise DeviceError(f"unknown device {str(value)!r}; known devices: {', '.join(device_names())}{install(name)}")
     undisputed("device", known_devices, name)
     if not known.indexed:
@@ -72,6 +87,8 @@ def find_device(value: object) -> Device:
     if at is None:
         point = next((p for p in kernels.points if p.pattern.device == name and p.current is not None), None)
         at = guarded(point.origin, "current()", point.current) if point is not None and point.current is not None else 0
+        if point is not None and (type(at) is not int or at < 0):
+            raise PluginError(f"{point.origin}: current() gives the index of a device, not {shown(at)}")
     return Device(name, at)
 
 
@@ -97,6 +114,7 @@ def find_layout(value: object) -> Layout:
     plugin = _broken_axis("layout", value)
     if plugin is not None:
         raise unusable(plugin, f"the layout {value!r}")
+    _unkept("layout", value)
     raise LayoutError(f"unknown layout {value!r}; known layouts: {', '.join(layout_names())}{install(value)}")
 
 
@@ -161,11 +179,24 @@ def find_layer(name: str) -> Any:
     except KeyError:
         have = ", ".join(layer_names()) or "none"
         raise PluginError(f"no installed plugin provides the layer {name!r}; installed layers: {have}") from None
-    if not all(hasattr(thing, part) for part in ("floor", "handles", "build")):
+    if not _is_layer(thing):
+        who = " or ".join(
+            f"{p.name} {p.version}" for p in found().values() if LAYERS in p.loaded and p.brings(LAYERS, name)
+        )
         raise PluginError(
-            f"the layer {name!r} is {thing!r}, which is none; its entry point must name a subclass of Layer"
+            f"the layer {name!r} of {who} is {shown(thing)}, which is none; its entry point must name a subclass of Layer"
         )
     return thing
+
+
+def _is_layer(thing: Any) -> bool:
+    """Whether it has what the dispatcher asks of a layer; what does not even let itself be asked has not."""
+    try:
+        return isinstance(thing.floor, (int, float)) and callable(thing.handles) and callable(thing.build)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return False
 
 
 def layer_names() -> tuple[str, ...]:
@@ -189,20 +220,15 @@ def _entry(group: str, name: str, what: str) -> Any:
     load(plugin)
     if plugin.state in ("blocked", "broken"):
         raise unusable(plugin, what)
-    try:
-        thing = entry.load()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        plugin.error = error
-        plugin.failed.add(group)
-        if not plugin.loaded:
-            plugin.state = "broken"
-        raise unusable(plugin, what) from error
-    plugin.loaded.add(group)
-    plugin.failed.discard(group)
-    plugin.state = "loaded"
-    return thing
+    got: list[Any] = []
+    error = attempt(plugin, group, lambda: got.append(entry.load()))
+    if error is not None:
+        raise unusable(plugin, what, error) from error
+    with commit_lock:
+        if plugin.state == "blocked":  # meanwhile
+            raise unusable(plugin, what)
+        plugin.succeed(group)
+    return got[0]
 
 
 def names() -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from tripoint.errors import PluginError, RegistrationError
+from tripoint.errors import MOST_LINES, PluginError, RegistrationError, cleaned, said, shown, told
 from tripoint.keys import Key
 from tripoint.schema import Row
 
@@ -21,6 +21,8 @@ NAMES = f"tripoint.names.v{PROTOCOL}"
 KERNELS = f"tripoint.kernels.v{PROTOCOL}"
 LAYERS = f"tripoint.layers.v{PROTOCOL}"
 GROUPS = (BACKENDS, NAMES, KERNELS, LAYERS)
+#: entries of a traceback, such as a frame or the text of an exception, that are kept.
+_MOST_PARTS = 60
 
 
 def protocol_of(group: str) -> tuple[str, int | None]:
@@ -65,7 +67,10 @@ class Plugin:
         entries: its entry points that this core reads, by group.
         others: its entry points of other protocols, by group.
         claims: the points that its entry points name.
+        taken: names that it would add to the namespace and cannot, each with the reason.
         unread: what it says of the core's version and is not understood.
+        folder: where its metadata is, or an empty string.
+        named: what its metadata calls it, where that should be its name.
         state: found, loaded, blocked, or broken.
         refused: why its metadata alone keeps it from loading, or ``None``.
         loaded, failed: the groups whose entry points are loaded, and those that could not be.
@@ -82,7 +87,9 @@ class Plugin:
         self.entries: dict[str, list[EntryPoint]] = {}
         self.others: dict[str, list[EntryPoint]] = {}
         self.claims: list[tuple[Claim, ...]] = []
+        self.taken: dict[str, str] = {}
         self.unread: list[str] = []
+        self.folder, self.named = "", name
         self.state = "found"
         self.refused: PluginError | None = None
         self.loaded: set[str] = set()
@@ -107,6 +114,22 @@ class Plugin:
         self.failed.clear()
         self.state, self.error = ("broken", self.refused) if self.refused is not None else ("found", None)
 
+    def succeed(self, group: str) -> None:
+        """Count a group as loaded; what went wrong with it before is over."""
+        self.state = "loaded"
+        self.failed.discard(group)
+        if not self.failed:
+            self.error = None
+        self.loaded.add(group)
+
+    def standing(self) -> tuple[str, BaseException | None, set[str], set[str]]:
+        """What `succeed` changes, as it is now."""
+        return self.state, self.error, set(self.loaded), set(self.failed)
+
+    def put_back(self, had: tuple[str, BaseException | None, set[str], set[str]]) -> None:
+        """As `standing` said it was."""
+        self.state, self.error, self.loaded, self.failed = had
+
     @property
     def provides(self) -> tuple[str, ...]:
         """Names of its backend entry points."""
@@ -121,6 +144,10 @@ class Plugin:
         """Whether its entry points of a group are there, may be loaded and have not been."""
         untried = group not in self.loaded and group not in self.failed
         return untried and group in self.entries and self.state not in ("broken", "blocked")
+
+    def brings(self, group: str, name: str) -> bool:
+        """Whether it has an entry point of that name in a group."""
+        return any(e.name == name for e in self.entries.get(group, ()))
 
     def owns(self, key: Key) -> bool:
         """Whether one of its points covers the key's."""
@@ -143,11 +170,7 @@ class Plugin:
 
     def traceback(self) -> str:
         """The traceback of what it raised, or an empty string."""
-        if self.error is None:
-            return ""
-        import traceback
-
-        return "".join(traceback.format_exception(self.error))
+        return trace(self.error) if self.error is not None else ""
 
     def __repr__(self) -> str:
         return f"<plugin {self.name} {self.version}: {self.state}>"
@@ -155,12 +178,35 @@ class Plugin:
 
 def normalise(name: str) -> str:
     """A distribution name in the one spelling that compares; ``__main__``, the running program, is no distribution."""
-    return name if name == "__main__" else name.lower().replace("_", "-").replace(".", "-")
+    if name == "__main__":
+        return name
+    words = name.lower().replace("_", "-").replace(".", "-")
+    while "--" in words:  # runs count as one, as package managers have it
+        words = words.replace("--", "-")
+    return words
 
 
-def said(error: BaseException | None) -> str:
-    """An exception in one line of text, whatever its own ``__str__`` does."""
+def reason_of(answer: object) -> str | None:
+    """What a probe gave, as the text that says why the hardware cannot be used; ``None`` where it can."""
+    if answer is None:
+        return None
+    text = told(answer) if issubclass(type(answer), str) else None
+    if text and text.strip():
+        return text.strip()
+    return f"its probe gave {shown(answer)}, neither None, for hardware that can be used, nor words that say why not"
+
+
+def trace(error: BaseException) -> str:
+    """The traceback of what a plugin raised, whatever its class does; its middle is left out where it is endless."""
+    import traceback
+
     try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:
-        return f"{type(error).__name__}, whose text cannot be had"
+        parts = traceback.format_exception(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # notes, causes and truth are a class's own too
+        frames = traceback.format_tb(BaseException.__dict__["__traceback__"].__get__(error))
+        parts = ["Traceback (most recent call last):\n", *frames, said(error)]
+    if len(parts) > _MOST_PARTS:
+        parts[_MOST_PARTS // 3 : -_MOST_PARTS * 2 // 3] = [f"  ... {len(parts) - _MOST_PARTS} more entries"]
+    return "".join(f"{cleaned(part, MOST_LINES)}\n" for part in parts)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from tripoint import dtypes, kernels, layouts
 from tripoint.devices import Device
 from tripoint.dtypes import DType, DTypeClass
-from tripoint.errors import RegistrationError
+from tripoint.errors import PluginError, RegistrationError
 from tripoint.kernels import Derivative, Kernel, Origin, Pattern, Point
 from tripoint.layouts import Layout
 from tripoint.plugins.discovery import changed, commit_lock, found, loading_here
 from tripoint.plugins.records import BACKENDS, KERNELS, Claim, Plugin, normalise
-from tripoint.plugins.tables import CORE, announced, known_devices, restore, snapshot, who
+from tripoint.plugins.tables import CORE, Announced, announced, known_devices, restore, snapshot, who
 from tripoint.schema import rows
 from tripoint.tensor import Answer, Tensor, answer
 
@@ -46,6 +46,8 @@ class Registry:
         self._kernels: list[Kernel] = []
         self._waiting: list[Kernel] = []
         self._derivatives: list[Derivative] = []
+        #: what its commit entered, for taking that back and nothing else.
+        self._entered: list[Any] = []
 
     def device(self, device: Device) -> None:
         """Announce a device type."""
@@ -88,7 +90,7 @@ class Registry:
         made = Kernel(
             operator,
             fn,
-            self.origin(fn),
+            Origin(self.distribution, self.version, fn, operator),
             every=every,
             args=args,
             out=kernels.as_out(out),
@@ -132,6 +134,22 @@ class Registry:
                 raise RegistrationError(
                     f"{self.distribution} describes the point {point.pattern}, which none of its entry points names"
                 )
+        announced_here = {name for _, name, _ in self._things()}
+        if claimed and not any(
+            announced_here & {c.device, c.layout, c.dtype} or any(_touches(c, p) for p in self._patterns())
+            for c in claimed
+        ):
+            raise RegistrationError(
+                f"{self.distribution} registers nothing on the points that its entry points name: "
+                f"{', '.join(map(str, claimed))}"
+            )
+
+    def _patterns(self) -> Iterator[Pattern]:
+        """What is registered so far in the name of the distribution, and what is staged here, by the points it is for."""
+        tables: list[Any] = [*kernels.kernels.values(), *kernels.derivatives.values(), self._kernels, self._derivatives]
+        for made in (made for table in tables for made in table if made.origin.distribution == self.distribution):
+            yield from [made.every] if made.every is not None else [p for p in made.args or () if p is not None]
+        yield from (p.pattern for p in (*kernels.points, *self._points) if p.origin.distribution == self.distribution)
 
     def _check_tables(self) -> None:
         mine = [(table, name, thing, self.distribution) for table, name, thing in self._things()]
@@ -181,9 +199,14 @@ class Registry:
 
         Raises:
             RegistrationError: something does not fit the schema; nothing is changed.
+            PluginError: the program imported a plugin that its metadata keeps from loading.
         """
-        self._check_schemas()
         owner = found().get(self.distribution) if self.distribution is not None else None
+        if owner is not None and owner.refused is not None and owner.state != "blocked":
+            raise PluginError(
+                f"{owner.name} {owner.version} registers something as it is imported, and is not loaded: {owner.refused}"
+            ) from owner.refused
+        self._check_schemas()
         with commit_lock:
             if self._plugin is not None and (self._group in self._plugin.loaded or self._plugin.state == "blocked"):
                 return
@@ -194,20 +217,32 @@ class Registry:
                     return
             self._check_tables()
             fresh = self._fresh()
-            before = snapshot()
+            before, had = snapshot(), self._plugin.standing() if self._plugin is not None else None
+            committed, entered = self.committed, [*self._entered]
             try:
                 self._enter(*fresh)
+                if self._plugin is not None:
+                    self._plugin.succeed(self._group)
+                self.committed = True
+                changed()
             except BaseException:  # an interrupt, say
+                self.committed, self._entered = committed, entered
+                if self._plugin is not None and had is not None:
+                    self._plugin.put_back(had)
                 restore(before)
+                changed()
                 raise
-            self.committed = True
-            if self._plugin is not None:
-                self._plugin.loaded.add(self._group)
-                self._plugin.failed.discard(self._group)
-                self._plugin.state = "loaded"
-                if not self._plugin.failed:
-                    self._plugin.error = None
-        changed()
+
+    def withdraw(self) -> None:
+        """Take back what its commit entered, and nothing else of its distribution."""
+        with commit_lock:
+            _take_back(self._has_entered, self._has_entered)
+            self._entered.clear()
+            self.committed = False
+            changed()
+
+    def _has_entered(self, made: Any) -> bool:
+        return any(made is mine for mine in self._entered)
 
     def _enter(self, fresh: list[Kernel], derivatives: list[Derivative], points: list[Point]) -> None:
         for kernel in fresh:
@@ -215,9 +250,11 @@ class Registry:
         for made in derivatives:
             kernels.derivatives[made.operator] = (*kernels.derivatives.get(made.operator, ()), made)
         kernels.points.extend(points)
+        self._entered += [*fresh, *derivatives, *points]
         for table, name, thing in self._things():
             if not any(t is table and thing is other and by == self.distribution for t, _, other, by in announced):
                 announced.append((table, name, thing, self.distribution))
+                self._entered.append(announced[-1])
             table.setdefault(name, thing)
         answer()  # before anybody can make such a tensor
 
@@ -304,28 +341,44 @@ def unregister(name: str | None) -> None:
     """
     gone = normalise(name) if name else None
     plugin = found().get(gone) if gone else None
-    with commit_lock:
-        tables: tuple[dict[str, Any], ...] = (kernels.kernels, kernels.derivatives)
+
+    def of_it(made: Any) -> bool:
         # The core's derivatives belong to its operators, which stay, and not to its backend of the device meta.
-        for table in tables if gone != "tripoint" else tables[:1]:
-            for operator, entries in list(table.items()):
-                kept = tuple(e for e in entries if e.origin.distribution != gone)
-                if len(kept) != len(entries):
-                    if kept:
-                        table[operator] = kept
-                    else:
-                        del table[operator]
-        kernels.points[:] = [p for p in kernels.points if p.origin.distribution != gone]
-        mine = [(table, name) for table, name, _, by in announced if by == gone]
-        announced[:] = [a for a in announced if a[3] != gone]
-        for table, said in mine:
-            others = [thing for t, n, thing, _ in announced if t is table and n == said]
-            if not others:
-                table.pop(said, None)
-            elif table.get(said) not in others:
-                table[said] = others[0]
-        answer()
-        if plugin is not None and plugin.state == "loaded":
-            plugin.state, plugin.probed, plugin.reason = "found", False, None
-            plugin.loaded.clear()
-    changed()
+        return made.origin.distribution == gone and not (gone == "tripoint" and isinstance(made, Derivative))
+
+    with commit_lock:
+        before, had = snapshot(), plugin.standing() if plugin is not None else None
+        try:
+            _take_back(of_it, lambda entry: entry[3] == gone)
+            if plugin is not None and plugin.state == "loaded":
+                plugin.state, plugin.probed, plugin.reason = "found", False, None
+                plugin.loaded.clear()
+            changed()
+        except BaseException:  # an interrupt: whole or not at all
+            if plugin is not None and had is not None:
+                plugin.put_back(had)
+            restore(before)
+            changed()
+            raise
+
+
+def _take_back(made: Callable[[Any], bool], said: Callable[[Announced], bool]) -> None:
+    """Take what the first fits out of the tables of kernels, derivatives and points, and the announcements of the second."""
+    tables: tuple[dict[str, Any], ...] = (kernels.kernels, kernels.derivatives)
+    for table in tables:
+        for operator, entries in list(table.items()):
+            kept = tuple(e for e in entries if not made(e))
+            if kept:
+                table[operator] = kept
+            else:
+                del table[operator]
+    kernels.points[:] = [p for p in kernels.points if not made(p)]
+    gone = [(table, name) for table, name, *_ in filter(said, announced)]
+    announced[:] = [entry for entry in announced if not said(entry)]
+    for table, name in gone:
+        others = [thing for t, n, thing, _ in announced if t is table and n == name]
+        if not others:
+            table.pop(name, None)
+        elif table.get(name) not in others:
+            table[name] = others[0]
+    answer()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tripoint.plugins.discovery import found
-from tripoint.plugins.records import KERNELS, LAYERS, NAMES, Plugin, said
+from tripoint.errors import cleaned, said, told
+from tripoint.plugins.discovery import FIRST_PARTY, found, installing
+from tripoint.plugins.records import KERNELS, LAYERS, NAMES, Plugin
 from tripoint.plugins.registry import waiting_kernels
 
 
@@ -53,7 +54,7 @@ def report() -> str:
             lines.append(f"  remedy: {remedy(plugin)}")
             lines.append(f"  disable it with TRIPOINT_DISABLE={plugin.name} or tripoint.plugins.block({plugin.name!r})")
             lines += ["  " + line for line in plugin.traceback().rstrip().splitlines()]
-    return "\n".join(lines) or "no plugins are installed; pip install tripoint-dense-cpu"
+    return cleaned("\n".join(lines)) or f"no plugins are installed; {installing(FIRST_PARTY['cpu'])}"
 
 
 def remedy(plugin: Plugin) -> str:
@@ -62,13 +63,21 @@ def remedy(plugin: Plugin) -> str:
     if error is None:
         return ""
     if error is plugin.refused:
-        return str(error).rpartition("; ")[2]
-    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        return cleaned(str(error)).rpartition("; ")[2]
+    missing = _missing(error)
     if missing and missing.partition(".")[0] not in plugin.packages:
         what = f"install what it imports, {missing}"
     else:
         what = f"upgrade or reinstall {plugin.name}, or tell its authors"
     return f"{what}; after that, tripoint.plugins.unblock({plugin.name!r}) lets it try again"
+
+
+def _missing(error: BaseException) -> str:
+    """The module that was not found; empty for another exception, and for one that tells no module."""
+    if not issubclass(type(error), ModuleNotFoundError):
+        return ""
+    name = ImportError.__dict__["name"].__get__(error)
+    return (told(name) or "") if issubclass(type(name), str) else ""
 
 
 def entry_points(plugin: Plugin) -> list[dict[str, str]]:

@@ -22,6 +22,7 @@ _REQUIREMENT = re.compile(
     r"(?P<name>[A-Za-z0-9._-]+)\s*(?:\[[^\]]*\])?\s*(?P<rest>@[^;]*|\([^)]*\)|[^;@]*)(?:;(?P<marker>.*))?"
 )
 _CLAUSE = re.compile(r"(?P<sign>===|==|~=|!=|<=|>=|<|>)\s*(?P<version>\S+)")
+_QUOTED = re.compile(r"(['\"]).*?\1")
 _PHASES = {"a": 1, "alpha": 1, "b": 2, "beta": 2}
 _FINAL = (4, 0)
 _LAST = sys.maxsize
@@ -44,7 +45,8 @@ def core_requirements(requires: Iterable[str]) -> tuple[list[str], list[str]]:
         if found is None or found["name"].lower() != "tripoint":
             continue
         rest, marker = found["rest"].strip().strip("()").strip(), (found["marker"] or "").strip()
-        if "extra" in marker:
+        variables = re.findall(r"\w+", _QUOTED.sub("", marker))
+        if "extra" in variables and "or" not in variables:
             continue  # asked for by who installed the extra
         for clause in filter(None, (c.strip() for c in rest.split(","))):
             understood = not marker and satisfies("0", clause) is not None

@@ -152,7 +152,7 @@ def _texts(values: dict[str, str]) -> dict[str, str]:
     module, kind = values["module"], values["kind"]
     core = f"tripoint>={__version__.rpartition('.')[0]}"
     needs = [core, values["needs"]] + ["numpy>=2.0"] * (kind != "device")
-    tests = ["pytest>=8", *["tripoint-dense-cpu"] * (kind == "device")]
+    tests = ["build", "pytest>=8", *["tripoint-dense-cpu"] * (kind == "device")]
     names = (
         f'\n[project.entry-points."tripoint.names.v1"]\n{values["dtype"]} = "{module}:dtype"\n'
         if kind == "dtype"

@@ -11,7 +11,7 @@ from typing import Any
 from tripoint import kernels, plugins
 from tripoint.devices import cpu
 from tripoint.dispatcher.plan import build
-from tripoint.dispatcher.resolve import Resolution, find_target, kernel_for, path, resolve
+from tripoint.dispatcher.resolve import Resolution, edge, find_target, kernel_for, path, resolve
 from tripoint.dtypes import DType, bool_, float32, float64, int64
 from tripoint.errors import (
     ArgumentError,
@@ -106,7 +106,7 @@ def _settled(row: Row, key: Key, keys: tuple[Key, ...], slots: tuple[int, ...], 
     made = (origin.function, origin.provider, origin.where) if origin is not None else ("", "", "")
     if not _decomposes(res):
         return Cell(*axes, verdict, *made, note=note)
-    end, said, taken = _walked(row, keys, slots, mode)
+    end, said, taken = _walked(row, keys, slots, mode, keyed)
     if end in ("none", "not loaded"):
         return Cell(*axes, end, note=said, taken=taken)
     return Cell(*axes, verdict, *made, note="; ".join(s for s in (note, said) if s), walked=end == "walked")
@@ -151,14 +151,18 @@ def _settle(start: Resolution, values: list[Any], metas: tuple[Any, ...], keyed:
     target, spec = find_target(row, start.mode, first, keyed)
     _refuse_loading((*keys, target))
     if row.kind == "convert" and first is not None:
-        _refuse_loading(_between(first, target))
-        copy = kernel_for(rows["copy"], (first.base,)) if first.base is target else None
-        steps = ((copy, target),) if copy is not None else path(first.base, target, spec)
+        same = first.base is target
+        one = kernel_for(rows["copy"], (first.base,)) if same else edge(first.base, target, spec)
+        if one is None:  # which leads by way of others
+            _refuse_loading(_between(first, target))
+        steps = ((one, target),) if one is not None else path(first.base, target, spec)
         start.steps, start.how = steps or (), "convert"
         start.kernel = start.steps[0][0] if len(start.steps) == 1 else None
     else:
         start.kernel, start.how = kernel_for(row, (*(k.base for k in keys), target)), "kernel"
-    if start.kernel is None and not start.steps:
+    if start.kernel is None and row.composite:
+        start.how = "decomposition"
+    elif start.kernel is None and not start.steps:
         start.how = ""
         return resolve(row, start.mode, keys, start.slots, keyed, start)  # which words the refusal
     start.target, start.spec, start.out, start.point = target, spec, target, kernels.find_point(target)
@@ -193,14 +197,17 @@ def _note(out: Explanation, res: Resolution, keyed: dict[str, Any], plan: Callab
 MANNER = Manner(_settle, _note)
 
 
-def _walked(row: Row, keys: tuple[Key, ...], slots: tuple[int, ...], mode: Mode) -> tuple[str, str, bool]:
+def _walked(
+    row: Row, keys: tuple[Key, ...], slots: tuple[int, ...], mode: Mode, keyed: dict[str, Any]
+) -> tuple[str, str, bool]:
     """How the walk of a decomposition ends (``walked``, ``not walked``, ``none`` or ``not loaded``), what to say of it, and
     whether the operator takes the dtype.
     """
     unknown = [p.name for p in row.metas if p.default is REQUIRED and p.name not in METADATA]
     if unknown:
         return "not walked", f"not walked: it depends on {', '.join(unknown)}", True
-    metas = tuple(METADATA.get(p.name, p.default) for p in row.metas)
+    asked = {name: keyed[name] for name in row.target}
+    metas = tuple({**METADATA, **asked}.get(p.name, p.default) for p in row.metas)
     why = "no sample call is known"
     for shape in SHAPES:
         token = current.set(mode)

@@ -224,6 +224,9 @@ class Coverage:
             if names:
                 state = "installed and not loaded, coverage(load=True) loads it" if state == "found" else state
                 said.append(f"not loaded: {', '.join(names)}: {state}.")
+        here = {p.name for p in self.places if p.state == "loaded"}
+        needs = {c.note for c in self.cells if c.verdict == "not loaded" and f"{c.device}.{c.layout}.{c.dtype}" in here}
+        said += [f"not loaded, on a point that is: {need}; coverage(load=True) loads it." for need in sorted(needs)]
         reasons = dict.fromkeys((p.column, p.reason) for p in self.places if p.reason and machine)
         said += [f"{column} cannot be used on this machine: {reason}." for column, reason in reasons]
         return said

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import tripoint
-from tripoint.errors import ArgumentError, AsyncError, DeviceLostError, IndexingError
-from tripoint.plugin import Backend, Device, DType, Key, integral
+from tripoint.errors import AsyncError, DeviceLostError, IndexingError
+from tripoint.plugin import Backend, Device, DType, Key, check, integral
 from tripoint_vault import programs
 from tripoint_vault.machine import Array, Machine, Program, Queue, machine, running
 from tripoint_vault.minimal import DTYPES, Host, number, reduced
@@ -178,8 +178,8 @@ def _checked(backend: Backend, host: Host) -> None:
 
     @backend.kernel("pow")
     def pow(x1: Buffer, x2: Buffer) -> Buffer:
-        if x2.dtype in integral and x2.size and ends(x2, "pow")[0] < 0:
-            raise ArgumentError("pow: integers to a negative power are no integers; convert to a floating dtype first")
+        if x2.dtype in integral and x2.size:
+            check.exponent("pow", x2=ends(x2, "pow")[0])
         return power(x1, x2)
 
 

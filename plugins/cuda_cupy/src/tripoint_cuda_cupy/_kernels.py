@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tripoint.errors import AliasError, ArgumentError, DTypeError, IndexingError, ScalarRangeError, shown
-from tripoint.plugin import DType, Key
+from tripoint.errors import AliasError, DTypeError, IndexingError, ScalarRangeError, shown
+from tripoint.plugin import DType, Key, check
 from tripoint_cuda_cupy._conv import Windows
 
 Array = Any
@@ -281,8 +281,8 @@ class Kernels(Windows):
     def pow(self, x1: Any, x2: Any) -> Array:
         if x2.__class__ is int and x1.dtype.kind in "fc" and x2 in (2, 3):
             return x1 * x1 if x2 == 2 else x1 * x1 * x1
-        if _kind(x1) in "iu" and _kind(x2) == "i" and bool((x2 < 0).any() if hasattr(x2, "any") else x2 < 0):
-            raise ArgumentError("pow: integers to a negative power are no integers; convert to a floating dtype first")
+        if _kind(x1) in "iu" and _kind(x2) == "i":
+            check.exponent("pow", x2=x2 if not hasattr(x2, "min") else int(x2.min()) if x2.size else None)
         return self.xp.power(x1, x2)
 
     def multiply_back(self, g: Array, slope: Array) -> Array:

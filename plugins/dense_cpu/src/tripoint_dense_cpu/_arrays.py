@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tripoint.errors import AliasError, ArgumentError, DTypeError, IndexingError, ScalarRangeError, shown
-from tripoint.plugin import DType, Key
+from tripoint.plugin import DType, Key, check
 from tripoint_dense_cpu import _conv
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -358,10 +358,7 @@ def pow(x1: Any, x2: Any) -> Any:
         return np.power(x1, x2)
     except ValueError:
         np.broadcast(x1, x2)  # raises where the shapes do not go together, which the operator's rule words
-        if np.size(x2) and np.min(x2) < 0:
-            raise ArgumentError(
-                "pow: integers to a negative power are no integers; convert to a floating dtype first"
-            ) from None
+        check.exponent("pow", x2=int(np.min(x2)) if np.size(x2) else None)
         raise
 
 

@@ -58,7 +58,7 @@ def sample_of(entry: dict[str, Any]) -> Sample:
     return Sample(*map(operand, entry["operands"]), **metadata(entry.get("meta", {})))
 
 
-def check_vector(target: Target, entry: dict[str, Any]) -> None:
+def check_vector(target: Target, entry: dict[str, Any]) -> str | None:
     """One vector: the elements, the dtype and the shape, or the class of the error.
 
     Raises:
@@ -68,15 +68,14 @@ def check_vector(target: Target, entry: dict[str, Any]) -> None:
     dtype = next(a.dtype for a in sample.arrays())
     script, tensors = program(target, operator, sample, dtype)
     if "error" in entry:
-        refused(target, script, entry["error"], dtype, sample.tags)
-        return
+        return refused(target, script, entry["error"], dtype, sample.tags)
     want = array(entry["want"])
     try:
         names = script.run()
     except Exception as error:
-        raise judge(target, script, error, sample.tags, dtype, f"{want.dtype} {want.shape}") from None
+        raise judge(target, script, error, sample.tags, dtype, f"{want.dtype} {want.shape}", want) from None
     out = names["out"]
-    if target.opaque and not all(agree(script.read(name), a.nested()) for name, a in tensors):
+    if target.opaque and not all(agree(script.read(name), a.nested(), zeros=True) for name, a in tensors):
         raise Unsupported("the dtype does not hold these numbers")
     if not target.opaque and (str(out.dtype), tuple(out.shape)) != (want.dtype, want.shape):
         have = (str(out.dtype), tuple(out.shape))
@@ -87,3 +86,4 @@ def check_vector(target: Target, entry: dict[str, Any]) -> None:
         raise script.failure(
             f"not the golden vector ({entry['about']})", "out.tolist()", script.read("out"), want.nested()
         )
+    return None

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tripoint.conformance.checks.values import program
-from tripoint.conformance.records import RECORDS, Record, Sample
+from tripoint.conformance.records import Record, Sample
 from tripoint.conformance.reference.values import EPS, FLOATS, Array, nest, rounded
 from tripoint.conformance.script import Script, Unsupported, agree, flat, missing
 from tripoint.conformance.target import Target
@@ -19,40 +19,63 @@ from tripoint.errors import TripointError
 from tripoint.plugin import minimal
 
 _STEP = 1e-4
+_SECOND_STEP = 2.0**-11
+#: steps of differences of an operator itself: powers of two, which are exact next to usual numbers.
+_STEPS = {"float64": 2.0**-13, "float32": 2.0**-6}
 
 
-def dtype_for(target: Target, record: Record) -> str | None:
-    """The dtype to differentiate in: the widest floating one."""
-    return next(
-        (d for d in ("float64", "float32", "bfloat16", "float16") if d in target.dtypes and d in record.dtypes), None
-    )
+def dtypes_for(target: Target, record: Record) -> list[str]:
+    """The dtypes to differentiate in, the widest first."""
+    return [d for d in ("float64", "float32", "bfloat16", "float16") if d in target.dtypes and d in record.dtypes]
 
 
 def _weights(shape: tuple[int, ...], dtype: str) -> Array:
     return Array(dtype, shape, [(i % 5 + 1) / 4 for i in range(math.prod(shape))])
 
 
-def slopes(record: Record, sample: Sample) -> list[Array | None]:
-    """Central differences of the weighted sum of what the reference gives, by each array of elements."""
-    wide = sample.replaced(lambda a: a.astype("float64") if a.dtype in FLOATS else a)
+def slopes(target: Target, record: Record, sample: Sample, dtype: str) -> list[Array | None]:
+    """Central differences of the weighted sum of what the reference gives, by each array of elements. Where there is no
+    reference they are of the operator itself.
 
-    def value() -> float:
-        out = record.reference(*wide.operands, **wide.meta)
-        return math.fsum(v * w for v, w in zip(out.data, _weights(out.shape, "float64").data, strict=True))
+    Raises:
+        Unsupported: neither has the precision.
+    """
+    if "values" not in record.without:
+        wide = sample.replaced(lambda a: a.astype("float64") if a.dtype in FLOATS else a)
+        return _differences(wide, lambda: _weighed(record.reference(*wide.operands, **wide.meta).data), _STEP)
+    if dtype not in _STEPS or target.opaque:
+        raise Unsupported("differences of the operator itself need float64 or float32")
+    own = sample.replaced(lambda a: a.astype(a.dtype))
 
+    def itself() -> float:
+        script, _ = program(target, record.operator, own, dtype)
+        try:
+            script.run()
+        except Exception as error:
+            raise without(target, script, error, dtype, sample.tags | {"gradient"}) from None
+        return _weighed(flat(script.read("out"))) if target.said.elements else 0.0
+
+    return _differences(own, itself, _STEPS[dtype])
+
+
+def _weighed(data: list[Any]) -> float:
+    return math.fsum(v * w for v, w in zip(data, _weights((len(data),), "float64").data, strict=True))
+
+
+def _differences(sample: Sample, value: Callable[[], float], size: float) -> list[Array | None]:
     found: list[Array | None] = []
-    for array in wide.arrays():
+    for array in sample.arrays():
         if array.role != "element" or array.dtype not in FLOATS:
             found.append(None)
             continue
         slope = []
         for i, was in enumerate(array.data):
             ends = []
-            for step in (_STEP, -_STEP):
+            for step in (size, -size):
                 array.data[i] = was + step
                 ends.append(value())
             array.data[i] = was
-            slope.append((ends[0] - ends[1]) / (2 * _STEP))
+            slope.append((ends[0] - ends[1]) / (2 * size))
         found.append(Array("float64", array.shape, slope))
     return found
 
@@ -64,7 +87,9 @@ def check_gradient(target: Target, record: Record, sample: Sample, dtype: str, k
         ConformanceFailure, Unsupported: as any check.
     """
     script, tensors = program(target, record.operator, sample, dtype)
-    wanted = [s.nested() if s is not None else None for s in slopes(record, sample)] if known is None else known
+    wanted = known
+    if wanted is None:
+        wanted = [s.nested() if s is not None else None for s in slopes(target, record, sample, dtype)]
     arrays = dict(tensors)
     leaves = [(name, want) for (name, _), want in zip(tensors, wanted, strict=True) if want is not None]
     call = script.lines.pop()
@@ -80,10 +105,11 @@ def check_gradient(target: Target, record: Record, sample: Sample, dtype: str, k
     try:
         names = script.run()
     except Exception as error:
-        raise without(target, script, error, dtype, sample.tags | {"gradient"}) from None
+        raise without(target, script, error, dtype, sample.tags | {"gradient"}, out) from None
     if not target.said.elements:
         return
-    tolerance = target.tolerance(record.operator, dtype, {"gradient"}, 1e-5 if dtype == "float64" else 64 * EPS[dtype])
+    usual = 1e-5 if dtype == "float64" else 64 * EPS[dtype] if "values" not in record.without else 4e-3
+    tolerance = target.tolerance(record.operator, dtype, {"gradient"}, usual)
     for (name, want), got in zip(leaves, grads, strict=True):
         grad = names[name].grad
         if grad is None:
@@ -102,12 +128,68 @@ def check_gradient(target: Target, record: Record, sample: Sample, dtype: str, k
             )
 
 
+def check_second(target: Target, record: Record, sample: Sample, dtype: str) -> None:
+    """The gradients of what the gradients of one call add up to, compared with second differences of the reference.
+
+    Raises:
+        ConformanceFailure, Unsupported: as any check.
+    """
+    script, tensors = program(target, record.operator, sample, dtype)
+    leaves = [(name, array) for name, array in tensors if array.role == "element" and array.dtype in FLOATS]
+    call = script.lines.pop()
+    for name, _ in leaves:
+        at = next(i for i, line in enumerate(script.lines) if line.startswith(f"{name} = "))
+        script.lines[at] += ".requires_grad_()"
+    out = record.reference(*sample.operands, **sample.meta)
+    weights = Array(dtype, out.shape, _weights(out.shape, dtype).data, role="weight")
+    wrt = ", ".join(name for name, _ in leaves)
+    script.add(f"w = {target.written(weights)}", call)
+    script.add(f"slopes = tp.gradients((out * w).sum(), [{wrt}], create_graph=True)")
+    # What is constant is not recorded; the products with 0 are.
+    script.add(f"total = sum([s.sum() for s in slopes] + [(x * 0).sum() for x in [{wrt}]])")
+    script.add(f"second = tp.gradients(total, [{wrt}])")
+    try:
+        names = script.run()
+    except Exception as error:
+        raise without(target, script, error, dtype, sample.tags | {"gradient"}, out) from None
+    if not target.said.elements:
+        return
+    tolerance = target.tolerance(record.operator, dtype, {"gradient"}, max(1e-4, 64 * EPS[dtype]))
+    for i, want in enumerate(_second_differences(record, sample)):
+        have = names["second"][i].tolist()
+        if not agree(have, want.nested(), tolerance):
+            near = want.astype("float32").nested()
+            raise script.failure(f"wrong second derivative by {leaves[i][0]}", f"second[{i}].tolist()", have, near)
+
+
+def _second_differences(record: Record, sample: Sample) -> list[Array]:
+    """By each element, of the slope along the direction in which every element grows alike."""
+    wide = sample.replaced(lambda a: a.astype("float64") if a.dtype in FLOATS else a)
+    arrays = [a for a in wide.arrays() if a.role == "element" and a.dtype in FLOATS]
+    starts = [list(a.data) for a in arrays]
+
+    def value(along: float, k: int, i: int, step: float) -> float:
+        for array, start in zip(arrays, starts, strict=True):
+            array.data[:] = [v + along for v in start]
+        arrays[k].data[i] += step
+        return _weighed(record.reference(*wide.operands, **wide.meta).data)
+
+    h = _SECOND_STEP
+    out = []
+    for k, array in enumerate(arrays):
+        corners = [[value(a, k, i, b) for a, b in ((h, h), (h, -h), (-h, h), (-h, -h))] for i in range(len(array.data))]
+        out.append(Array("float64", array.shape, [(p - q - r + s) / (4 * h * h) for p, q, r, s in corners]))
+    return out
+
+
 def _flat(values: list[Any]) -> bool:
     return all(isinstance(v, float) for v in values)
 
 
-def without(target: Target, script: Script, error: BaseException, dtype: str, tags: set[str]) -> Exception:
-    """What an error on the way to a gradient means; it says which operator is missing."""
+def without(
+    target: Target, script: Script, error: BaseException, dtype: str, tags: set[str], result: Array | None = None
+) -> Exception:
+    """What an error on the way to a gradient of a result means; it says which operator is missing."""
     name = missing(error)
     lack = target.lack(script.operator, dtype, tags if name is None else {"gradient"})
     own = lack is not None and lack[0] == f"{script.operator}.gradient"
@@ -118,7 +200,8 @@ def without(target: Target, script: Script, error: BaseException, dtype: str, ta
     if name is not None and target.said.lacks is None:
         word = "the minimal operator" if name in minimal() else "the operator"
         return Unsupported(f"needs {word} {name}, which has no kernel here")
-    return script.raised(error, "gradients")
+    beyond = target.beyond(result) if result is not None and isinstance(error, TripointError) else None
+    return Unsupported(beyond) if beyond is not None else script.raised(error, "gradients")
 
 
 # Layers and what the engine promises --------------------------------------------------------------------------------
@@ -231,8 +314,4 @@ PROMISES: dict[str, Callable[[Target, str], None]] = {
     "layer": in_a_layer,
     "version": stale_version,
     "recorded write": views_of_recorded,
-}
-
-DIFFERENTIABLE = {
-    name: record for name, record in RECORDS.items() if record.gradients is not None or record.ties is not None
 }

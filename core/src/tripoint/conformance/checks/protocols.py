@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
-from tripoint.conformance.checks.values import judge
+from tripoint.conformance.checks.values import judge, program
+from tripoint.conformance.records import Record, Sample
 from tripoint.conformance.records.record import numbers
 from tripoint.conformance.reference.values import Array
 from tripoint.conformance.script import Script, Unsupported, agree
@@ -17,7 +19,7 @@ from tripoint.tensor import Tensor
 
 def _array(target: Target, dtype: str) -> Array:
     low, _ = target.said.ranks
-    return numbers(dtype, *((2,) * max(2, low)), seed=100)
+    return target.stored(numbers(dtype, *((2,) * max(2, low)), seed=100))
 
 
 def _try(target: Target, script: Script, dtype: str, want: str) -> dict[str, Any]:
@@ -47,6 +49,8 @@ def copied(target: Target, dtype: str) -> None:
             "import copy", f"x = {target.written(array)}", f"out = copy.{way}(x)"
         )
         names = _try(target, script, dtype, "a copy")
+        if target.opaque and str(names["out"].dtype) == dtype:
+            raise Unsupported(f"a copy is {dtype}: copy has no kernel for {target.opaque} here")
         _same_point(script, names, array, target)
         if target.mutation and names["x"]._payload is names["out"]._payload:
             raise script.failure("the copy has the payload of the original", "out._payload is x._payload", True, False)
@@ -70,6 +74,11 @@ def printed(target: Target, dtype: str) -> None:
             f"x = {target.written(numbers(dtype, *shape, seed=101))}", "out = repr(x)"
         )
         text = str(_try(target, script, dtype, "text")["out"])
+        if "unreadable: " in text:  # what printing says in place of raising
+            lack = target.lack("to_text", dtype, set())
+            if lack is not None and lack[0] != "*":
+                raise Unsupported(lack[1], lack[0])
+            raise script.failure("its elements cannot be printed", "out", text, "the elements")
         for word in (target.label(dtype), target.device if target.device != "cpu" else "", target.layout):
             if word not in text and word != "strided":
                 raise script.failure(f"the text does not say {word}", "out", text, word)
@@ -144,6 +153,43 @@ def threads(target: Target, dtype: str) -> None:
     names = _try(target, script, dtype, "equal values in every thread")
     if names["out"] != [True] * 16:
         raise script.failure("threads disagree", "out", names["out"], [True] * 16)
+
+
+def check_threads(target: Target, record: Record, sample: Sample, dtype: str) -> None:
+    """An operator that four threads call, each with operands of its own, gives each of them what it gives to one alone.
+
+    Raises:
+        ConformanceFailure, Unsupported: as any check.
+    """
+    made, tensors = program(target, record.operator, sample, dtype)
+    names = ", ".join(name for name, _ in tensors)
+    operands = ", ".join(f"({''.join(target.written(_turned(a, i)) + ', ' for _, a in tensors)})" for i in range(4))
+    script = Script(record.operator, target.label(dtype)).add(
+        "import sys; from concurrent.futures import ThreadPoolExecutor",
+        f"operands = [{operands}]",
+        f"def call({names}): return {made.lines[-1].removeprefix('out = ')}.tolist()",
+        "alone = [call(*given) for given in operands]",
+        "sys.setswitchinterval(1e-6)",
+        "with ThreadPoolExecutor(4) as pool:",
+        "    out = list(pool.map(lambda i: call(*operands[i % 4]), range(40)))",
+    )
+    usual = sys.getswitchinterval()
+    try:
+        found = script.run()
+    except Exception as error:
+        result = record.reference(*sample.operands, **sample.meta)
+        raise judge(target, script, error, sample.tags, dtype, "equal values in every thread", result) from None
+    finally:
+        sys.setswitchinterval(usual)
+    if not agree(found["out"], found["alone"] * 10):
+        raise script.failure("threads disturb each other", "out", found["out"], found["alone"] * 10)
+
+
+def _turned(array: Array, by: int) -> Array:
+    """The elements moved on, so that each thread has its own; positions stay where they are allowed."""
+    if array.role != "element":
+        return array
+    return Array(array.dtype, array.shape, [*array.data[by:], *array.data[:by]], array.role)
 
 
 def streamed(target: Target, dtype: str) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 from tripoint.conformance.checks.values import judge, program, refused
 from tripoint.conformance.records import Record, Sample
 from tripoint.conformance.reference.values import Array, cast
-from tripoint.conformance.script import Script, agree
+from tripoint.conformance.script import NO_PROOF, Script, agree
 from tripoint.conformance.target import Target
 from tripoint.schema import rows
 
 
-def check_view(target: Target, record: Record, sample: Sample, dtype: str) -> None:
+def check_view(target: Target, record: Record, sample: Sample, dtype: str) -> str | None:
     """A result of an operator that aliases: what is written into it is seen in the operand, or, where the backend has no
     views, is not.
 
@@ -27,13 +27,14 @@ def check_view(target: Target, record: Record, sample: Sample, dtype: str) -> No
         if target.views and target.mutation and math.prod(sample.meta["shape"]) > len(x.data):
             script.add(f'operators()["assign_"](out, {_other(dtype)!r})')
             refused(target, script, "ReadOnlyError", dtype, sample.tags)
-        return
+        return NO_PROOF
     number = _other(dtype)
     script.add("shared = tp.shares_memory(out, x)", f'operators()["assign_"](out, {number!r})')
     try:
         names = script.run()
     except Exception as error:
-        raise judge(target, script, error, sample.tags, dtype, "a write into the result") from None
+        result = record.reference(*sample.operands, **sample.meta)
+        raise judge(target, script, error, sample.tags, dtype, "a write into the result", result) from None
     have = script.read("x")
     if not target.mutation:
         copies = True
@@ -52,13 +53,14 @@ def check_view(target: Target, record: Record, sample: Sample, dtype: str) -> No
             raise script.failure("shares_memory is wrong", "shared", shares, not copies)
     if not agree(script.read("out"), Array(dtype, names["out"].shape, [number] * names["out"].size).nested()):
         raise script.failure("a write into the result is lost", "out.tolist()", script.read("out"), number)
+    return None
 
 
 def _other(dtype: str) -> Any:
     return True if dtype == "bool" else 7
 
 
-def check_no_copy(target: Target, dtype: str) -> None:
+def check_no_copy(target: Target, dtype: str) -> str:
     """``reshape(copy=False)`` of what cannot be viewed is refused, and ``copy=None`` copies it.
 
     Raises:
@@ -67,4 +69,4 @@ def check_no_copy(target: Target, dtype: str) -> None:
     x = target.written(Array(dtype, (2, 3), range(6)))
     script = Script("reshape", target.label(dtype))
     script.add(f"x = {x}", "out = tp.reshape(tp.matrix_transpose(x), (6,), copy=False)")
-    refused(target, script, "AliasError", dtype, {"view"})
+    return refused(target, script, "AliasError", dtype, {"view"})

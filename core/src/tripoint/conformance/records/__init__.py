@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+
 from tripoint.conformance.records import (
     conversion,
     creation,
@@ -12,11 +15,12 @@ from tripoint.conformance.records import (
     nn,
     reductions,
 )
+from tripoint.conformance.records.declared import declared, load_names, record_of
 from tripoint.conformance.records.record import Bad as Bad
 from tripoint.conformance.records.record import Record as Record
 from tripoint.conformance.records.record import Sample as Sample
 
-__all__ = ["RECORDS", "WITHOUT_RECORD", "Bad", "Record", "Sample"]
+__all__ = ["RECORDS", "WITHOUT_RECORD", "Bad", "Record", "Sample", "chosen", "matches"]
 
 RECORDS: dict[str, Record] = {
     record.operator: record
@@ -29,3 +33,24 @@ WITHOUT_RECORD: dict[str, str] = {
     "to_numpy": "shares memory with NumPy, which the kit does not import; tier 5 exports and reads back where NumPy is there",
     "to_text": "what is printed is a matter of taste; tier 5 prints every dtype and looks for the numbers",
 }
+
+
+def chosen(words: Iterable[str]) -> Iterator[Record]:
+    """The records of the operators of others that words name or match: ``mylib::op``, ``mylib::*``.
+
+    Plugins that add names are loaded if a word asks for what is not known yet.
+
+    Raises:
+        ArgumentError: the samples of one do not fit its signature.
+    """
+    asked = [word for word in words if "::" in word]
+    if not all(any(matches(name, word) for name in declared()) for word in asked):
+        load_names()
+    for name, row in sorted(declared().items()):
+        if any(matches(name, word) or matches(f"{name}_", word) for word in asked):
+            yield record_of(row)
+
+
+def matches(name: str, word: str) -> bool:
+    """Whether a word is a name or a pattern of it; one without a namespace is about the core's operators."""
+    return ("::" in name) == ("::" in word) and fnmatchcase(name, word)

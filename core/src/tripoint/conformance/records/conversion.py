@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from tripoint.conformance.records.record import Bad, Record, Sample, given, inf, is_float, nan, numbers, special
+from tripoint.conformance.records.record import (
+    Bad,
+    Record,
+    Sample,
+    full_width,
+    given,
+    inf,
+    is_float,
+    nan,
+    numbers,
+    special,
+)
 from tripoint.conformance.reference import manipulation as ref
 from tripoint.conformance.reference.values import COMPLEX, INTEGERS, KIND, SIZE, Array
 
@@ -15,6 +26,8 @@ _TARGETS = (
 
 def _whole(dtype: str) -> list[Sample]:
     out = [Sample(numbers(dtype, *shape, seed=60)) for shape in ((2, 3), (), (0, 3), (1, 5, 2, 2))]
+    if dtype != "bool":
+        out.append(Sample(full_width(dtype)))
     return [*out, Sample(special(dtype))] if is_float(dtype) else out
 
 
@@ -33,6 +46,13 @@ def _cast(dtype: str) -> list[Sample]:
         out.append(Sample(given(dtype, 2049, 2051, 1, 0), dtype="float16"))
     if dtype == "int64":
         out.append(Sample(given(dtype, 2**24 + 1, 2**24 + 3, -(2**24) - 1), dtype="float32"))
+    if dtype in INTEGERS:  # what float64 holds and float32 does not
+        top = min(SIZE[dtype], 53) - (KIND[dtype] == "int")
+        out.append(Sample(given(dtype, 2**top - 1, 2 ** (top - 1) + 1, 3), dtype="float64"))
+    if dtype == "float64":
+        out.append(Sample(given(dtype, 2.0**52 + 1, -(2.0**40) - 1, 2.0**24 + 1), dtype="int64"))
+        out.append(Sample(given(dtype, 2.0**30 + 1, -(2.0**24) - 1), dtype="int32"))
+        out.append(Sample(full_width(dtype), dtype="complex128"))
     if is_float(dtype):
         out.append(Sample(given(dtype, 1.75, -1.75, 0.5, -0.5), dtype="int32"))
         out.append(Sample(given(dtype, nan, inf, 0.0, -0.0), dtype="bool"))

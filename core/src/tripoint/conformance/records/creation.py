@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tripoint.conformance.records.record import Bad, Record, Sample, inf, is_float, nan, numbers
+from tripoint.conformance.records.record import Bad, Record, Sample, full_width, inf, is_float, limits, nan, numbers
 from tripoint.conformance.reference import manipulation as ref
-from tripoint.conformance.reference.values import ALL, INTEGERS, KIND, REAL, SIZE, Array
+from tripoint.conformance.reference.values import ALL, INTEGERS, KIND, REAL, Array
 
 _SHAPES: tuple[Any, ...] = ((2, 3), (), (0, 3), 4, (1, 5, 2, 2))
 
@@ -31,8 +31,9 @@ def _filled(dtype: str) -> list[Sample]:
     value: Any = {"bool": True, "uint": 7, "int": -7, "float": -1.5, "complex": 1 - 2j}[KIND[dtype]]
     out = [Sample(shape=shape, fill_value=value) for shape in _SHAPES]
     if dtype in INTEGERS:
-        top = 2 ** (SIZE[dtype] - (KIND[dtype] == "int")) - 1
-        out.append(Sample(shape=(2,), fill_value=top))
+        out += [Sample(shape=(2,), fill_value=number) for number in limits(dtype)]
+    if KIND[dtype] != "bool":
+        out += [Sample(shape=(2,), fill_value=number) for number in full_width(dtype).data[:2]]
     if is_float(dtype):
         out += [Sample(shape=(2,), fill_value=number) for number in (nan, inf, -inf)]
     return out
@@ -53,10 +54,10 @@ def _data(dtype: str) -> list[Sample]:
     made = [numbers(dtype, *shape, seed=50) for shape in ((2, 3), (), (3,), (1, 5, 2, 2))]
     out = [Sample(data=a.nested(), copy=None) for a in made]
     out += [Sample(data=[], copy=None), Sample(data=[[], []], copy=None)]
+    if dtype != "bool":
+        out.append(Sample(data=full_width(dtype).nested(), copy=None))
     if dtype in INTEGERS:
-        low = -(2 ** (SIZE[dtype] - 1)) if KIND[dtype] == "int" else 0
-        high = low + 2 ** SIZE[dtype] - 1
-        out.append(Sample(data=[low, high], copy=None))
+        out.append(Sample(data=[*limits(dtype)], copy=None))
     if is_float(dtype):
         out.append(Sample(data=[nan, inf, -inf, 0.0, -0.0], copy=None))
     return out

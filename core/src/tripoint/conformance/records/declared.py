@@ -7,15 +7,15 @@ double precision where operands are floating. A primitive without a reference ha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tripoint import dtypes, errors, kernels, plugins
 from tripoint.conformance.records.record import Bad, Record, Samples
 from tripoint.conformance.records.record import Sample as Call
-from tripoint.conformance.reference.values import ALL, COMPLEX, FLOATS, INTEGERS, KIND, Array, nest
+from tripoint.conformance.reference.values import ALL, COMPLEX, FLOATS, KIND, Array, nest
 from tripoint.conformance.script import Script, flat
-from tripoint.errors import ArgumentError, DTypeError, PluginError, TripointError
+from tripoint.errors import ArgumentError, DTypeError, PluginError
 from tripoint.plugin import Sample
 from tripoint.schema import Param, Row, rows
 
@@ -41,26 +41,27 @@ def record_of(row: Row) -> Record:
         ArgumentError: its samples do not fit its signature.
     """
     why = _unfit(row)
-    listed = [] if why else _listed(row)
-    if not why and not listed:
-        why = "no samples"
+    listed = [] if why or row.samples is None else _listed(row, row.samples)
+    if not listed:
+        why = why or "no samples"
     good = [s for s in listed if s.error is None]
-    without = {"samples": why} if why else {}
     values = row.composite or row.reference is not None
-    if not values:
-        without["values"] = "it is a primitive without a reference, so its elements are not compared"
+    without = (
+        {"samples": why} if why else {} if values else {"values": "elements are not compared, there is no reference"}
+    )
     if not row.composite and not kernels.derivatives.get(row.name):
         without["gradients"] = "no derivative is stated"
     differentiable = not why and (row.dtype is None or row.dtype.differentiable)
     samples = _samples(row, good)
+    taken = [d for d in ALL if samples(d)]
     return Record(
         row.name,
         _reference(row) if values else _blank(row),
         samples,
         tier=_TIERS.get(row.kind, 3),
-        dtypes=[d for d in ALL if samples(d)],
+        dtypes=taken,
         ulps=row.ulps,
-        errors=lambda: _errors(row, [s for s in listed if s.error is not None]),
+        errors=lambda: _errors(row, [s for s in listed if s.error is not None], taken),
         gradients=_samples(row, [s for s in good if s.gradient], smooth=True) if differentiable else None,
         kind="elementwise" if row.kind == "elementwise" else "" if row.aliases == "never" else "alias",
         without=without,
@@ -68,8 +69,9 @@ def record_of(row: Row) -> Record:
 
 
 def _unfit(row: Row) -> str:
+    """Why samples cannot say what there is to check, or nothing."""
     if row.samples is None:
-        return "no samples"
+        return ""
     if row.target:
         return "samples cannot say at which point an operator with target= makes its result"
     if row.returns != "tensor" or row.mutates is not None:
@@ -82,10 +84,9 @@ def _unfit(row: Row) -> str:
 # Samples -------------------------------------------------------------------------------------------------------------
 
 
-def _listed(row: Row) -> list[Sample]:
-    assert row.samples is not None
+def _listed(row: Row, samples: Callable[[], Any]) -> list[Sample]:
     try:
-        made = [Sample(*entry) for entry in row.samples()]
+        made = [Sample(*entry) for entry in samples()]
     except Exception as error:
         raise ArgumentError(
             f"{row.name}: samples= is a function that gives tuples of operands, metadata and perhaps an error, see "
@@ -98,14 +99,22 @@ def _listed(row: Row) -> list[Sample]:
 
 def _check(row: Row, sample: Sample) -> None:
     least = sum(p.role != "optional" for p in row.operands)
-    if not isinstance(sample.operands, (tuple, list)) or not least <= len(sample.operands) <= len(row.operands):
-        raise ArgumentError(f"{row.name}: the operands of the sample {sample.operands!r} are not those of {row.signature()}")
+    if not isinstance(sample.operands, tuple) or not least <= len(sample.operands) <= len(row.operands):
+        raise ArgumentError(
+            f"{row.name}: the operands of the sample {sample.operands!r} are not those of {row.signature()}"
+        )
+    if not isinstance(sample.meta, Mapping):
+        raise ArgumentError(
+            f"{row.name}: a sample is a tuple of operands, and its metadata a dict, not {sample.meta!r}"
+        )
     unknown = set(sample.meta) - {p.name for p in row.metas}
     if unknown:
-        raise ArgumentError(f"{row.name}: a sample has the metadata {', '.join(sorted(unknown))}; it is {row.signature()}")
+        raise ArgumentError(
+            f"{row.name}: a sample has the metadata {', '.join(sorted(unknown))}; it is {row.signature()}"
+        )
     if sample.error is not None and getattr(errors, getattr(sample.error, "__name__", ""), None) is not sample.error:
         raise ArgumentError(f"{row.name}: a sample must be refused by a class of tripoint.errors, not {sample.error!r}")
-    _call(row, sample, "float32")
+    _call(row, sample, "complex128")  # which holds every number
 
 
 def _samples(row: Row, listed: list[Sample], smooth: bool = False) -> Samples:
@@ -124,12 +133,13 @@ def _leaf(array: Array) -> bool:
     return array.role == "element" and array.dtype in FLOATS
 
 
-def _errors(row: Row, listed: list[Sample]) -> list[Bad]:
+def _errors(row: Row, listed: list[Sample], dtypes: list[str]) -> list[Bad]:
+    """The calls that must be refused, each in one dtype that the operator takes otherwise."""
     out = []
     for sample in listed:
-        assert sample.error is not None
-        dtype = next((d for d in ("float32", "int32", "bool") if _held(sample, d)), "complex64")
-        call, name = _call(row, sample, dtype), sample.error.__name__
+        usual = [d for d in ("float32", *dtypes, "complex64") if d in dtypes or d == "complex64"]
+        dtype = next(d for d in usual if _held(sample, d))
+        call, name = _call(row, sample, dtype), getattr(sample.error, "__name__", "")
         out.append(Bad(name, *call.operands, by_value=name not in _BEFORE, **call.meta))
     return out
 
@@ -163,14 +173,14 @@ def _array(row: Row, param: Param, value: Any, dtype: str) -> Array:
         inner = inner[0] if inner else 0
     numbers = flat(data)
     even = len(numbers) == math.prod(shape) and nest(tuple(shape), numbers) == data
-    if not all(isinstance(v, (bool, int, float, complex)) for v in numbers) or not (even or numbers != numbers):
+    named = own or dtype
+    if not even or not all(isinstance(v, (bool, int, float, complex)) for v in numbers) or not _fits(numbers, named):
         raise ArgumentError(
             f"{row.name}: in a sample {param.name} is {value!r}; it must be nested lists of numbers of even lengths, a "
-            "number, or a pair of a dtype's name and one of these"
+            f"number, or a pair of a dtype's name and one of these, and {named} must hold the numbers"
         )
     role = "element" if own is None or own in _WIDE else "mask" if own == "bool" else "index"
-    named = own or dtype
-    return Array(named, tuple(shape), numbers if _fits(numbers, named) else [0] * len(numbers), role)
+    return Array(named, tuple(shape), numbers, role)
 
 
 def _held(sample: Sample, dtype: str) -> bool:
@@ -207,7 +217,7 @@ def _taken(row: Row, call: Call) -> bool:
             said_dtype(row, call)
     except DTypeError:
         return False
-    except TripointError:
+    except Exception:
         return True  # what is wrong is for the checks to say
     return True
 
@@ -260,9 +270,8 @@ def _blank(row: Row) -> Callable[..., Array]:
 
     def reference(*operands: Any, **meta: Any) -> Array:
         call = Call(*operands, **meta)
-        shape, dtype = said_shape(row, call), said_dtype(row, call)
-        assert shape is not None
-        assert dtype is not None
+        shape: Any = said_shape(row, call)  # a primitive without these rules has no samples that count
+        dtype: Any = said_dtype(row, call)
         return Array(dtype, shape, [0] * math.prod(shape))
 
     return reference
@@ -271,10 +280,10 @@ def _blank(row: Row) -> Callable[..., Array]:
 def _reference(row: Row) -> Callable[..., Array]:
     def reference(*operands: Any, **meta: Any) -> Array:
         call = Call(*operands, **meta)
-        if row.reference is None:
-            shape, data, dtype = _decomposed(row, call.replaced(lambda a: a.astype(_WIDE.get(a.dtype, a.dtype))))
+        if row.reference is not None:
+            shape, data, dtype = _stated(row, row.reference, call)
         else:
-            shape, data, dtype = _stated(row, call)
+            shape, data, dtype = _decomposed(row, call.replaced(lambda a: a.astype(_WIDE.get(a.dtype, a.dtype))))
         said = said_dtype(row, call) or _decomposed(row, call)[2]
         # Where the rule has another kind of dtype, another check says so.
         return Array(said if not dtype or KIND[said] == KIND[dtype] else dtype, shape, data)
@@ -282,14 +291,12 @@ def _reference(row: Row) -> Callable[..., Array]:
     return reference
 
 
-def _stated(row: Row, call: Call) -> tuple[tuple[int, ...], list[Any], str]:
-    assert row.reference is not None
-
+def _stated(row: Row, reference: Callable[..., Any], call: Call) -> tuple[tuple[int, ...], list[Any], str]:
     def plain(value: Any) -> Any:
         return [plain(v) for v in value] if isinstance(value, list) else getattr(value, "nested", lambda: value)()
 
     try:
-        made = row.reference(*map(plain, call.operands), **call.meta)
+        made = reference(*map(plain, call.operands), **call.meta)
     except Exception as error:
         raise ArgumentError(f"{row.name}: its reference raised {type(error).__name__}: {error}") from error
     data = made.tolist() if hasattr(made, "tolist") else made

@@ -10,9 +10,11 @@ from tripoint.conformance.records.record import (
     Record,
     Sample,
     Samples,
+    full_width,
     given,
     inf,
     is_float,
+    limits,
     nan,
     numbers,
     special,
@@ -20,6 +22,9 @@ from tripoint.conformance.records.record import (
 from tripoint.conformance.reference import elementwise as ref
 from tripoint.conformance.reference.values import (
     BITS,
+    COMPLEX,
+    EPS,
+    INEXACT,
     INTEGERS,
     KIND,
     NUMERIC,
@@ -46,6 +51,22 @@ def _pairs(dtype: str) -> list[Sample]:
     return [Sample(given(dtype, *a), given(dtype, *b))]
 
 
+def _exact(dtype: str, scalars: tuple[Any, ...]) -> list[Sample]:
+    """Operands that need every bit, also one unit apart; the ends of integers; a Python number that needs every bit."""
+    x = full_width(dtype)
+    if not x.data:
+        return []
+    unit = 1 if dtype in INTEGERS else EPS[dtype]
+    near = given(dtype, *[v - unit for v in x.data])
+    out = [Sample(x, given(dtype, *x.data[::-1])), Sample(x, near), Sample(near, x)]
+    if dtype in INTEGERS:
+        low, high = limits(dtype)
+        out.append(Sample(given(dtype, low, high, low, low), given(dtype, high, high, 1, 2)))
+    if scalars and dtype not in COMPLEX:
+        out += [Sample(given(dtype, 1, 2, 3), x.data[0]), Sample(x.data[0], given(dtype, 1, 2, 3))]
+    return out
+
+
 def _binary(second: str = "any", first: str = "any", scalars: tuple[Any, ...] = (2,), fraction: bool = True) -> Samples:
     """Calls with two operands; the kinds of numbers are those of `numbers`."""
 
@@ -67,7 +88,10 @@ def _binary(second: str = "any", first: str = "any", scalars: tuple[Any, ...] = 
             Sample(x(0, 3), y(0, 3)),
             Sample(x(2, 0), y(1)),
             *_pairs(dtype),
+            *_exact(dtype, scalars),
         ]
+        if dtype in ("float32", "int32"):  # more than one turn of any loop
+            out.append(Sample(x(1000), y(1000)))
         for number in scalars:
             if KIND[dtype] != "bool" or isinstance(number, bool):
                 out += [Sample(x(2, 3), number), Sample(number, y(2, 2))]
@@ -133,6 +157,7 @@ def _smooth(second: str = "distinct", first: str = "distinct") -> Samples:
         Sample(numbers(dtype, 2, 3, seed=5, kind=first), numbers(dtype, 3, seed=6, kind=second)),
         Sample(numbers(dtype, *_IMAGES, seed=5, kind=first), numbers(dtype, *_IMAGES, seed=6, kind=second)),
         Sample(numbers(dtype, 3, seed=5, kind=first), 1.5),
+        Sample(numbers(dtype, seed=5, kind=first), numbers(dtype, seed=6, kind=second)),
     ]
 
 
@@ -195,10 +220,18 @@ def _powers(dtype: str) -> list[Sample]:
     return out
 
 
-def _unary(kind: str = "any", edges: bool = True, own: tuple[float, ...] = ()) -> Samples:
+def _unary(kind: str = "any", edges: bool = True, own: tuple[float, ...] = (), exact: bool = False) -> Samples:
+    """Calls with one operand; ``exact`` where those of integers are integers."""
+
     def samples(dtype: str) -> list[Sample]:
         shapes = ((2, 3), _IMAGES, (), (0, 3))
         out = [Sample(numbers(dtype, *shape, seed=9, kind=kind)) for shape in shapes]
+        if dtype in INEXACT or exact:
+            out.append(Sample(full_width(dtype, kind)))
+        if dtype in INTEGERS and exact:
+            out.append(Sample(given(dtype, *limits(dtype))))
+        if dtype == "float32":
+            out.append(Sample(numbers(dtype, 1000, seed=9, kind=kind)))
         if is_float(dtype):
             out += [Sample(special(dtype))] if edges else []
             out += [Sample(given(dtype, *own))] if own else []
@@ -212,7 +245,7 @@ def _alone(name: str, samples: Samples, **more: Any) -> Record:
 
 
 def _slopes(kind: str = "distinct") -> Samples:
-    return lambda dtype: [Sample(numbers(dtype, *shape, seed=10, kind=kind)) for shape in ((2, 3), _IMAGES)]
+    return lambda dtype: [Sample(numbers(dtype, *shape, seed=10, kind=kind)) for shape in ((2, 3), _IMAGES, ())]
 
 
 def _mask(*shape: int) -> Array:
@@ -230,7 +263,12 @@ def _choices(dtype: str) -> list[Sample]:
         Sample(c(1, 5, 2, 2), numbers(dtype, 1, 5, 2, 2, seed=1), numbers(dtype, 1, 5, 2, 2, seed=2)),
     ]
     if KIND[dtype] != "bool":
+        wide = full_width(dtype)
         out += [Sample(c(3), numbers(dtype, 3), 0), Sample(c(3), 1, numbers(dtype, 3))]
+        out += [
+            Sample(c(4), wide, given(dtype, *wide.data[::-1])),
+            Sample(c(1000), numbers(dtype, 1000), numbers(dtype)),
+        ]
     if is_float(dtype):
         out.append(
             Sample(
@@ -318,29 +356,37 @@ RECORDS = [
         _together(name, _binary(scalars=(6,), fraction=False), dtypes=BITS, errors=_refused("float32"))
         for name in ("bitwise_and", "bitwise_or", "bitwise_xor")
     ],
-    _alone("logical_not", _unary()),
-    _alone("bitwise_invert", _unary(), dtypes=BITS, errors=lambda: [Bad("DTypeError", numbers("float32", 2))]),
+    _alone("logical_not", _unary(exact=True)),
+    _alone("bitwise_invert", _unary(exact=True), dtypes=BITS, errors=lambda: [Bad("DTypeError", numbers("float32", 2))]),
     _alone(
         "negative",
-        _unary(),
+        _unary(exact=True),
         dtypes=NUMERIC,
         errors=lambda: [Bad("DTypeError", numbers("bool", 2))],
         gradients=_slopes(),
         exact_zero=True,
     ),
-    _alone("positive", _unary(), gradients=_slopes(), needs=("copy",), exact_zero=True),
-    _alone("abs", _unary(), dtypes=NUMERIC, ulps=2, gradients=_slopes(), exact_zero=True),
-    _alone("sign", _unary(), dtypes=NUMERIC, ulps=4),
-    _alone("square", _unary(), dtypes=NUMERIC, ulps=2, gradients=_slopes()),
+    _alone("positive", _unary(exact=True), gradients=_slopes(), needs=("copy",), exact_zero=True),
+    _alone(
+        "abs",
+        _unary(exact=True),
+        dtypes=NUMERIC,
+        ulps=2,
+        gradients=_slopes(),
+        ties=lambda dtype: [(Sample(given(dtype, 0.0, 1.5, -2.0)), [[0.0, 1.0, -1.0]])],
+        exact_zero=True,
+    ),
+    _alone("sign", _unary(exact=True), dtypes=NUMERIC, ulps=4),
+    _alone("square", _unary(exact=True), dtypes=NUMERIC, ulps=2, gradients=_slopes()),
     _alone("exp", _unary(own=(1e5, -1e5)), ulps=_TRANSCENDENTAL, gradients=_slopes()),
     _alone("log", _unary("positive"), ulps=_TRANSCENDENTAL, gradients=_slopes("positive")),
     _alone("sqrt", _unary("positive"), ulps=2, gradients=_slopes("positive"), exact_zero=True),
     _alone("tanh", _unary(own=(40.0, -40.0)), ulps=_TRANSCENDENTAL, gradients=_slopes()),
     _alone("sin", _unary(), ulps=_TRANSCENDENTAL, gradients=_slopes()),
     _alone("cos", _unary(), ulps=_TRANSCENDENTAL, gradients=_slopes()),
-    _alone("isnan", _unary()),
-    _alone("isfinite", _unary()),
-    _alone("isinf", _unary()),
+    _alone("isnan", _unary(exact=True)),
+    _alone("isfinite", _unary(exact=True)),
+    _alone("isinf", _unary(exact=True)),
     Record(
         "where",
         ref.where,

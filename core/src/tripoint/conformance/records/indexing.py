@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tripoint.conformance.records.record import Bad, Record, Sample, index, numbers
+from tripoint.conformance.records.record import Bad, Record, Sample, full_width, index, numbers
 from tripoint.conformance.reference import manipulation as ref
 from tripoint.conformance.reference.values import NUMERIC, Array
 
@@ -16,6 +16,9 @@ _KEYS: tuple[tuple[tuple[int, ...], Any], ...] = (
     ((4,), _s(1, 3)),
     ((4,), _s(None, None, -1)),
     ((5,), _s(4, None, -2)),
+    ((8,), _s(None, None, 3)),
+    ((8,), _s(6, None, -3)),
+    ((2, 7), (_s(None), _s(1, None, 3))),
     ((5,), _s(-100, 3)),
     ((5,), _s(3, 1)),
     ((3, 4), (1, 2)),
@@ -86,6 +89,7 @@ def _taken(dtype: str) -> list[Sample]:
         Sample(x, index(1, shape=()), axis=0),
         Sample(x, index(shape=(0,)), axis=1),
         Sample(numbers(dtype, 1, 5, 2, 2), index(4, 0), axis=1),
+        *([] if dtype == "bool" else [Sample(full_width(dtype), index(2, 0, 1), axis=0)]),
     ]
 
 
@@ -117,7 +121,9 @@ def _written(dtype: str) -> list[Sample]:
         Sample(numbers(dtype), numbers(dtype, seed=46)),
         Sample(numbers(dtype, 1, 5, 2, 2), numbers(dtype, 1, 5, 2, 2, seed=45)),
     ]
-    return out if dtype == "bool" else [*out, Sample(x, 3)]
+    if dtype == "bool":
+        return out
+    return [*out, Sample(x, 3), Sample(numbers(dtype, 4), full_width(dtype))]
 
 
 RECORDS = [

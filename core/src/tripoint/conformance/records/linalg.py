@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from tripoint.conformance.records.record import Bad, Record, Sample, Samples, given, inf, is_float, nan, numbers
+from tripoint.conformance.records.record import (
+    Bad,
+    Record,
+    Sample,
+    Samples,
+    full_width,
+    given,
+    inf,
+    is_float,
+    nan,
+    numbers,
+)
 from tripoint.conformance.reference import nn as ref
 from tripoint.conformance.reference.values import NUMERIC, Array
 
@@ -37,8 +48,13 @@ def _products(first: bool = False, second: bool = False) -> Samples:
             return out
         if dtype == "int8":
             out.append(Sample(Array(dtype, (1, 4), [100] * 4), Array(dtype, (4, 1), [100] * 4)))  # wraps around
+        wide = full_width(dtype)
+        out.append(Sample(wide, given(dtype, 1, 1, 1, 1)))
+        out.append(Sample(Array(dtype, (2, 2), wide.data), Array(dtype, (2, 2), wide.data[::-1])))
         if dtype == "int64":
             out.append(Sample(given(dtype, 2**53, 1), given(dtype, 1, 1)))
+        if dtype == "float32":  # more than one tile
+            out.append(Sample(numbers(dtype, 9, 33, seed=70), numbers(dtype, 33, 10, seed=71)))
         if dtype in ("float16", "bfloat16"):
             out.append(Sample(Array(dtype, (4096,), [1.0] * 4096), Array(dtype, (4096,), [1.0] * 4096)))
         if is_float(dtype):

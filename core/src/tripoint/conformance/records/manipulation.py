@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tripoint.conformance.records.record import Bad, Record, Sample, Samples, numbers
+from tripoint.conformance.records.record import Bad, Record, Sample, Samples, full_width, numbers
 from tripoint.conformance.reference import manipulation as ref
 from tripoint.conformance.reference.values import Array
 
@@ -40,7 +40,10 @@ def _joined(dtype: str) -> list[Sample]:
         Sample([x(2, 3)]),
         Sample([x(0, 3), x(2, 3)]),
         Sample([x(*_IMAGES), x(*_IMAGES, seed=33)], axis=1),
+        Sample([x(0, 3), x(0, 2)], axis=1),
     ]
+    if dtype != "bool":
+        out.append(Sample([full_width(dtype), full_width(dtype)]))
     if dtype == "int16":
         out += [Sample([x(2), numbers("int8", 2)]), Sample([x(2), numbers("float32", 2)])]
     return out

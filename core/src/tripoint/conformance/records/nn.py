@@ -9,8 +9,10 @@ from tripoint.conformance.records.record import (
     Record,
     Sample,
     Samples,
+    full_width,
     given,
     index,
+    inf,
     is_float,
     nan,
     numbers,
@@ -25,6 +27,7 @@ _CONVOLUTIONS: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ..
     ((2, 1, 4, 3), (2, 1, 2, 2), {"stride": (2, 1), "padding": (1, 0)}),
     ((1, 2, 4, 5), (2, 2, 2, 2), {"dilation": (2, 3)}),
     ((1, 4, 2, 3), (2, 2, 1, 2), {"groups": 2, "padding": 1}),
+    ((1, 2, 4, 4), (2, 1, 2, 2), {"groups": 2, "stride": 2}),
     ((0, 2, 3, 3), (1, 2, 2, 2), {}),
 )
 _PLAIN = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1}
@@ -37,6 +40,9 @@ def _convolved(kind: str = "any") -> Samples:
             images, kernels = numbers(dtype, *x, seed=80, kind=kind), numbers(dtype, *w, seed=81, kind=kind)
             out.append(Sample(images, kernels, None, **meta))
             out.append(Sample(images, kernels, numbers(dtype, w[0], seed=82, kind=kind), **meta))
+        if kind == "any":
+            wide = full_width(dtype).data
+            out.append(Sample(Array(dtype, (1, 1, 2, 2), wide), Array(dtype, (1, 1, 1, 1), wide[:1]), None))
         return [s for s in out if kind == "any" or not s.tags & {"empty"}]
 
     return samples
@@ -82,7 +88,9 @@ def _pooled(kind: str = "any") -> Samples:
         out = [Sample(numbers(dtype, *shape, seed=85, kind=kind), **meta) for shape, meta in _POOLS]
         if kind != "any":
             return [s for s in out if not s.tags & {"empty"}]
+        out.append(Sample(Array(dtype, (1, 1, 2, 2), full_width(dtype).data), kernel_size=(1, 2)))
         if is_float(dtype):
+            out.append(Sample(Array(dtype, (1, 1, 2, 4), [-inf] * 4 + [inf, inf, 1.0, nan]), kernel_size=(1, 2)))
             out.append(Sample(Array(dtype, (1, 1, 2, 2), [nan, 5.0, 1.0, 2.0]), kernel_size=2))
             out.append(Sample(Array(dtype, (1, 1, 2, 2), [-3.0, -4.0, -1.0, -2.0]), kernel_size=2, stride=1, padding=1))
         return out
@@ -116,6 +124,7 @@ def _normalised(dtype: str) -> list[Sample]:
     ]
     if is_float(dtype):
         out.append(Sample(given(dtype, 1000.0, 1000.0, -1000.0)))
+        out.append(Sample(given(dtype, 0.5, -inf, 1.0)))
     return out
 
 
@@ -159,6 +168,7 @@ def _affine(kind: str = "any") -> Samples:
 
 def _relu_samples(dtype: str) -> list[Sample]:
     out = [Sample(numbers(dtype, *shape, seed=94)) for shape in ((2, 3), (), (0, 3), (1, 5, 2, 2))]
+    out.append(Sample(full_width(dtype)))
     return [*out, Sample(special(dtype))] if is_float(dtype) else out
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from tripoint.conformance.reference.values import ALL, EPS, FLOATS, INEXACT, KIND, Array, Shape
+from tripoint.conformance.reference.values import ALL, EPS, FLOATS, INEXACT, INTEGERS, KIND, SIZE, Array, Shape
+from tripoint.conformance.script import flat
 
 Samples = Callable[[str], "list[Sample]"]
 
@@ -36,8 +38,12 @@ class Sample:
                 "broadcast": len({a.shape for a in elements}) > 1,
                 "scalar": any(isinstance(v, (bool, int, float, complex)) for v in operands),
                 "empty": any(0 in a.shape for a in arrays),
-                "nonfinite": any(
-                    not math.isfinite(abs(v)) for a in elements for v in a.data if KIND[a.dtype] in _PARTS
+                "nonfinite": not all(
+                    math.isfinite(abs(v))
+                    for v in [
+                        *[v for a in elements if KIND[a.dtype] in _PARTS for v in a.data],
+                        *flat([meta.get(name, []) for name in _MADE_OF]),
+                    ]
                 ),
                 "mixed": len({a.dtype for a in elements}) > 1,
             }.items()
@@ -64,6 +70,7 @@ class Sample:
 
 
 _PARTS = ("float", "complex")
+_MADE_OF = ("data", "fill_value")
 
 
 class Bad:
@@ -97,11 +104,12 @@ class Record:
         kind: ``elementwise``, ``view``, ``alias`` (the result may share memory), ``create`` (the point is named in the call),
             ``convert``, ``export`` or empty.
         exact_zero: the sign of a zero is part of the contract.
+        without: what cannot be checked (``samples``, that is nothing can, ``values`` or ``gradients``), each with the reason.
     """
 
     __slots__ = (
         "dtypes", "errors", "exact_zero", "gradients", "kind", "needs", "operator", "reference", "samples", "tier", "ties",
-        "ulps",
+        "ulps", "without",
     )  # fmt: skip
 
     def __init__(
@@ -119,6 +127,7 @@ class Record:
         needs: tuple[str, ...] = (),
         kind: str = "",
         exact_zero: bool = False,
+        without: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.operator = operator
         self.reference = reference
@@ -132,6 +141,7 @@ class Record:
         self.needs = needs
         self.kind = kind
         self.exact_zero = exact_zero
+        self.without = without
 
     def tolerance(self, dtype: str) -> float:
         """How far a result of this dtype may be off, as a part of the largest element."""
@@ -185,6 +195,23 @@ def numbers(dtype: str, *shape: int, seed: int = 0, kind: str = "any") -> Array:
 def given(dtype: str, *data: Any) -> Array:
     """A vector of these numbers."""
     return Array(dtype, (len(data),), data)
+
+
+def full_width(dtype: str, kind: str = "any") -> Array:
+    """Four numbers that need every bit of a dtype, and no narrower one holds; of bool there are none, and it is empty."""
+    if dtype == "bool":
+        return given(dtype)
+    if dtype in INTEGERS:
+        half = 2 ** (SIZE[dtype] - 2)
+        return given(dtype, half + 1, 3 - half if KIND[dtype] == "int" else 2 * half + 1, half + 3, 5)
+    data = [4 / 3, 10 / 7 if kind == "positive" else -10 / 7, 6 / 5, 9 / 7]
+    return given(dtype, *data if dtype in FLOATS else [complex(v, 1 / 3 - v) for v in data])
+
+
+def limits(dtype: str) -> tuple[int, int]:
+    """The smallest and the largest number of an integer dtype."""
+    bits = SIZE[dtype]
+    return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if KIND[dtype] == "int" else (0, 2**bits - 1)
 
 
 def index(*data: int, shape: Shape | None = None) -> Array:

@@ -4,18 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from tripoint.conformance.records.record import Bad, Record, Sample, Samples, given, inf, is_float, nan, numbers
+from tripoint.conformance.records.record import (
+    Bad,
+    Record,
+    Sample,
+    Samples,
+    full_width,
+    given,
+    inf,
+    is_float,
+    limits,
+    nan,
+    numbers,
+)
 from tripoint.conformance.reference import reductions as ref
-from tripoint.conformance.reference.values import KIND, NUMERIC, ORDERED, Array
+from tripoint.conformance.reference.values import INTEGERS, KIND, NUMERIC, ORDERED, SIZE, Array
 
 #: axes of a (2, 3, 2) operand; one off by one is seen.
 _AXES: tuple[dict[str, Any], ...] = (
     {}, {"axis": 0}, {"axis": 1}, {"axis": -1}, {"axis": (0, 2)}, {"axis": (), "keepdims": True}, {"axis": 1, "keepdims": True},
+    {"axis": (0, 1)}, {"axis": (-1, 1)}, {"axis": (2, 0), "keepdims": True}, {"axis": (1, 2), "keepdims": True},
+    {"axis": (1, 0), "keepdims": True}, {"axis": (2, 0, 1)},
 )  # fmt: skip
 
 
-def _reduced(kind: str = "any", empty: bool = True, several: bool = True) -> Samples:
-    """Calls over axes; ``empty`` where nothing can be reduced to something, ``several`` where many axes are taken at once."""
+def _reduced(kind: str = "any", empty: bool = True, several: bool = True, exact: bool = True) -> Samples:
+    """Calls over axes; ``empty`` where nothing can be reduced to something, ``several`` where many axes are taken at once,
+    ``exact`` where results for integers are.
+    """
 
     def samples(dtype: str) -> list[Sample]:
         x = numbers(dtype, 2, 3, 2, seed=20, kind=kind)
@@ -33,6 +49,15 @@ def _reduced(kind: str = "any", empty: bool = True, several: bool = True) -> Sam
             ]
         if is_float(dtype):
             out += [Sample(given(dtype, 1.0, nan, 2.0)), Sample(given(dtype, 1.0, inf, 2.0))]
+            out += [Sample(given(dtype, *data)) for data in ((-inf, -inf), (inf, inf), (nan,), (0.0, nan))]
+            out.append(Sample(Array(dtype, (2, 2), [-inf, -inf, inf, inf]), axis=1))
+        if KIND[dtype] != "bool" and (exact or dtype not in INTEGERS):
+            out.append(Sample(full_width(dtype)))
+        if dtype in INTEGERS and exact:  # one unit apart, and the ends
+            half = 2 ** (SIZE[dtype] - 2)
+            out += [Sample(given(dtype, half, half + 1, half)), Sample(given(dtype, *limits(dtype)))]
+        if dtype == "float32":
+            out.append(Sample(numbers(dtype, 1000, seed=20, kind="positive" if kind == "any" else kind)))
         return out
 
     return samples
@@ -68,6 +93,7 @@ def _slopes(dtype: str) -> list[Sample]:
         Sample(x, axis=1),
         Sample(x, axis=(0,), keepdims=True),
         Sample(numbers(dtype, 1, 5, 2, 2, seed=23, kind="distinct"), axis=1),
+        Sample(numbers(dtype, seed=23, kind="distinct")),
     ]
 
 
@@ -133,7 +159,7 @@ RECORDS = [
     Record("argmax", ref.argmax, _first, tier=2, dtypes=ORDERED, errors=_nothing),
     Record("argmin", ref.argmin, _first, tier=2, dtypes=ORDERED, errors=_nothing),
     Record(
-        "mean", ref.mean, _reduced(), tier=2, ulps=_SUMMED, errors=_twice, gradients=_slopes,
+        "mean", ref.mean, _reduced(exact=False), tier=2, ulps=_SUMMED, errors=_twice, gradients=_slopes,
         needs=("sum", "divide"),
     ),
 ]  # fmt: skip

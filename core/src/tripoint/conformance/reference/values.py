@@ -63,6 +63,10 @@ class Array:
         """The element at one position per axis."""
         return self.data[place(self.shape, where)]
 
+    def finite(self) -> bool:
+        """Whether every element is."""
+        return all(isinstance(v, int) or math.isfinite(abs(v)) for v in self.data)
+
     def astype(self, dtype: str) -> Array:
         """The elements in another dtype."""
         return Array(dtype, self.shape, self.data, self.role)
