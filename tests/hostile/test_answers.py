@@ -155,6 +155,20 @@ TABLE = [
         made("current=lambda: 'zero'", device='Device("DEVICE", indexed=True)'),
         ZEROS,
     ),
+    Row(
+        "cannot say what aliases",
+        "PluginError",
+        "aliases(a, b) raised ZeroDivisionError",
+        made("aliases=lambda a, b: 1 / 0"),
+        'tp.shares_memory(tp.zeros((2,), device="DEVICE"), tp.zeros((2,), device="DEVICE"))',
+    ),
+    Row(
+        "has a layout of no parameters",
+        "PluginError",
+        "spec(payload) gives a LayoutSpec, not 7",
+        made("spec=lambda p: 7"),
+        'tp.zeros((2,)).to(tp.zeros((2,), device="DEVICE"))',
+    ),
     # Text.
     Row(
         "summarises by raising", "", "summary(payload) raised ZeroDivisionError", made("summary=lambda p: 1 / 0"), REPR
@@ -609,3 +623,27 @@ def test_the_preferred_of_two_owners_is_asked(
         print(tp.memory.stats("home").note)
     """
     assert run(program, tmp_path).splitlines() == ["True", "ask red", "ask blue"]
+
+
+def test_what_a_signal_handler_raises_within_a_hook_is_the_programs(
+    write: Callable[..., None], run: Callable[..., str], tmp_path: Any
+) -> None:
+    code = made(
+        "describe=described",
+        before="import os, signal\ndef described(p):\n    os.kill(os.getpid(), signal.SIGTERM)\n    return {}",
+        after="backend.memory_stats(lambda: os.kill(os.getpid(), signal.SIGTERM))",
+    )
+    code = code.replace("DEVICE", "alarmed")
+    write(tmp_path, "alarmed", "[tripoint.backends.v1]\nalarmed.strided = alarmed:backend\n", alarmed=code)
+    program = """
+    import signal, sys
+    import tripoint as tp
+    def leave(*_): sys.exit(7)
+    signal.signal(signal.SIGTERM, leave)
+    for use in (lambda: tp.zeros((2,), device="alarmed"), lambda: tp.memory.stats("alarmed")):
+        try:
+            use()
+        except SystemExit as left:
+            print(left.code)
+    """
+    assert run(program, tmp_path).split() == ["7", "7"]

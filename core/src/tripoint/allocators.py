@@ -306,9 +306,7 @@ class Allocator:
         """
         try:
             value = getattr(self, what)()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
+        except Exception as error:
             raise PluginError(f"{self.name}: {what} raised {said(error)}") from error
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
             raise PluginError(f"{self.name}: {what} gives a number of bytes, or None, not {shown(value)}")

@@ -9,7 +9,7 @@ from tripoint import devices, kernels, plugins
 from tripoint.allocators import Allocator
 from tripoint.devices import Device
 from tripoint.dtypes import float32
-from tripoint.errors import DeviceError, PluginError, said, shown, told
+from tripoint.errors import DeviceError, PluginError, shown, told
 from tripoint.keys import intern
 from tripoint.layouts import strided
 from tripoint.modes import get_mode
@@ -145,12 +145,7 @@ def _found(
 def _answered(named: Device, plugin: plugins.Plugin) -> Stats:
     """What a plugin's hook ``tripoint_memory_stats`` says of a device."""
     who = f"{plugin.name} {plugin.version}: tripoint_memory_stats"
-    try:
-        answer: Any = plugins.apart(plugin.manager.hook.tripoint_memory_stats)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise PluginError(f"{who} raised {said(error)}") from error
+    answer: Any = plugins.asked(plugin, who, plugin.manager.hook.tripoint_memory_stats)
     if answer is None or issubclass(type(answer), str):
         note = (told(answer) or "") if answer is not None else ""
         return Stats(str(named), plugin.name, False, note=note or f"{plugin.name} does not count it")

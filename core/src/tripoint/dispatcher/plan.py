@@ -704,9 +704,7 @@ def _shape_of(who: str, payload: Any) -> tuple[int, ...]:
     """
     try:
         have = payload.shape
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
+    except Exception as error:
         raise PluginError(f"{who} returned a {kind_of(payload)}, whose shape raised {said(error)}") from error
     if not issubclass(type(have), tuple) or not all(type(size) is int and size >= 0 for size in have):
         raise PluginError(

@@ -18,7 +18,7 @@ from tripoint.dispatcher.calls import operand_keys, resolved
 from tripoint.dispatcher.layer import Layer, modes_below
 from tripoint.dispatcher.plan import bound, build, expected_shape
 from tripoint.dispatcher.resolve import Resolution, names
-from tripoint.errors import ArgumentError, NoKernelError, TripointError
+from tripoint.errors import ArgumentError, NoKernelError, TripointError, kind_of, told
 from tripoint.explanation.data import Explanation
 from tripoint.explanation.reading import origin_of_parts, read, source
 from tripoint.kernels import row_of
@@ -258,7 +258,9 @@ def _decomposed(out: Explanation, res: Resolution, values: Values, metas: Metas,
     except _Unknown as error:
         out.unknown = str(error)
     except Exception as error:
-        out.unknown = f"{type(error).__name__} in the body of {row.name}, which meets no values here: {error}"
+        out.unknown = (
+            f"{kind_of(error)} in the body of {row.name}, which meets no values here: {told(error) or 'no text'}"
+        )
     finally:
         current.reset(token)
         out.parts += walker.parts

@@ -13,6 +13,7 @@ from tripoint.errors import PluginError, TripointError
 from tripoint.kernels import find_point
 from tripoint.keys import Key
 from tripoint.modes import Mode, Scope
+from tripoint.plugins import guarded
 from tripoint.schema import Row
 from tripoint.storage import record_of
 from tripoint.tensor import Tensor
@@ -107,7 +108,9 @@ def _check(op: Row, out: Any, values: tuple[Any, ...]) -> None:
         if operand is out or find_point(operand._key) is not point:  # a conversion to where the operand is
             continue
         shared = operand._payload is out._payload
-        if shared or (point.aliases is not None and point.aliases(out._payload, operand._payload)):
+        if not shared and point.aliases is not None:
+            shared = guarded(point.origin, "aliases(out, x)", point.aliases, out._payload, operand._payload)
+        if shared:
             raise PluginError(f"{op.name} returned memory of its operand {name}; it promises memory of its own")
 
 

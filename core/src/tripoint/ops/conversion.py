@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tripoint import kernels, rules
+from tripoint import kernels, plugins, rules
 from tripoint.devices import Device
 from tripoint.dispatcher.declare import primitive
 from tripoint.dtypes import DType
-from tripoint.errors import ArgumentError, shown
+from tripoint.errors import ArgumentError, PluginError, shown
 from tripoint.layouts import Layout, LayoutSpec
 from tripoint.storage import record_of
 from tripoint.tensor import Tensor, wrap
@@ -74,11 +74,18 @@ def to_text(x: Tensor, /) -> str:
 
 
 def layout_of(x: Tensor) -> Layout | LayoutSpec:
-    """The layout of ``x``, with the parameters that its payload has."""
+    """The layout of ``x``, with the parameters that its payload has.
+
+    Raises:
+        PluginError: its backend raised, or gave no layout.
+    """
     point = kernels.find_point(x._key)
     if point is None or point.spec is None or not isinstance(x._payload, point.payload):  # of an explanation, a shape
         return x._key.layout
-    return point.spec(x._payload)
+    found = plugins.guarded(point.origin, "spec(payload)", point.spec, x._payload)
+    if not isinstance(found, (Layout, LayoutSpec)):
+        raise PluginError(f"{point.origin}: spec(payload) gives a LayoutSpec, not {shown(found)}")
+    return found
 
 
 def detach(x: Tensor) -> Tensor:

@@ -318,9 +318,7 @@ def represent(self: Tensor) -> str:
         if point is not None and point.summary is not None:
             tail.append(_words("summary(payload)", point.origin, point.summary, self._payload))
         body = _text(self) if str(key.device) != "meta" else None
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a device that is lost, a result that it could not compute, a plugin that is broken
+    except Exception as error:  # a device that is lost, a result that it could not compute, a plugin that is broken
         ours = isinstance(error, TripointError)
         wrong = [f"unreadable: {(told(error) if ours else None) or said(error)}"]
     tail += ["requires_grad=True"] * self.requires_grad + wrong
@@ -342,9 +340,7 @@ def _shape(self: Tensor) -> str:
     """The shape as text, also of a payload that does not tell it."""
     try:
         return shown(self.shape)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
+    except Exception as error:
         return f"unknown: {said(error)}"
 
 

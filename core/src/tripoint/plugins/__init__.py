@@ -21,7 +21,7 @@ from tripoint.plugins.discovery import on_change as on_change
 from tripoint.plugins.discovery import preferred as preferred
 from tripoint.plugins.discovery import rescan as rescan
 from tripoint.plugins.discovery import unblocked_names as unblocked_names
-from tripoint.plugins.loading import apart as apart
+from tripoint.plugins.loading import asked as asked
 from tripoint.plugins.loading import broken_provider as broken_provider
 from tripoint.plugins.loading import described as described
 from tripoint.plugins.loading import ensure as ensure

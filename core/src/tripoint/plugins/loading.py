@@ -92,9 +92,9 @@ def apart(fn: Callable[..., Any], *args: Any) -> Any:
     return copy_context().run(fn, *args)
 
 
-def _is_the_hosts(plugin: Plugin, error: BaseException) -> bool:
-    """Whether it is not the plugin's: an interrupt, a stack that the program had half filled, or what a signal handler of
-    the program raised meanwhile.
+def _is_the_hosts(plugin: Plugin | None, error: BaseException) -> bool:
+    """Whether it is not the plugin's (``None``: of the running program, as what it registers): an interrupt, a stack that the
+    program had half filled, or what a signal handler of the program raised meanwhile.
     """
     if isinstance(error, KeyboardInterrupt):
         return True
@@ -106,7 +106,7 @@ def _is_the_hosts(plugin: Plugin, error: BaseException) -> bool:
     trace = BaseException.__dict__["__traceback__"].__get__(error)
     while trace is not None:
         frame = trace.tb_frame
-        if frame.f_code in handlers and _package(frame.f_globals) not in plugin.packages:
+        if frame.f_code in handlers and (plugin is None or _package(frame.f_globals) not in plugin.packages):
             return True
         trace = trace.tb_next
     return False
@@ -281,21 +281,26 @@ def plugin_naming(backend: object) -> Plugin | None:
 
 
 def guarded(origin: Origin, what: str, fn: Callable[..., Any], *args: Any) -> Any:
-    """What a plugin's function gives.
+    """What a plugin's function gives, as `asked`."""
+    return asked(found().get(origin.distribution or ""), f"{origin}: {what}", fn, *args)
+
+
+def asked(plugin: Plugin | None, who: str, fn: Callable[..., Any], *args: Any) -> Any:
+    """What a function of a plugin gives (``None``: of the running program); ``who`` names both in errors.
 
     Raises:
-        PluginError: it raised; the error names the plugin and is chained to what it raised.
+        PluginError: it raised; chained to what it raised.
         DeviceError, AsyncError, OutOfMemoryError: what a device says of itself, with a note that names the plugin.
     """
     try:
         return apart(fn, *args)
-    except KeyboardInterrupt:
-        raise
     except (DeviceError, AsyncError, OutOfMemoryError, PluginError) as error:
-        noted(error, f"raised by {what} of {origin}")
+        noted(error, f"raised by {who}")
         raise
     except BaseException as error:
-        raise PluginError(f"{origin}: {what} raised {said(error)}") from error
+        if _is_the_hosts(plugin, error):
+            raise
+        raise PluginError(f"{who} raised {said(error)}") from error
 
 
 #: the entries of a description and their classes; each may be ``None`` or left out.

@@ -21,6 +21,7 @@ from tripoint.errors import (
     PluginError,
     ShapeError,
     clipped,
+    said,
 )
 from tripoint.explanation.data import Explanation
 from tripoint.explanation.walk import Manner, stand_in, walk
@@ -135,7 +136,7 @@ def _said(error: Exception) -> str:
     if isinstance(error, NoKernelError):
         points = ", ".join(point for _, point in error.points)
         return clipped(f"no kernel for {error.operator} on {points}", 200)
-    return clipped(f"{type(error).__name__}: {error}", 200)
+    return clipped(said(error), 200)
 
 
 # Settling ------------------------------------------------------------------------------------------------------------

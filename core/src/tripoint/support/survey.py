@@ -8,7 +8,7 @@ from typing import Any
 from tripoint import dtypes, kernels, layouts, plugins
 from tripoint.devices import Device
 from tripoint.dtypes import CLASSES, PLAIN, DType, DTypeClass, as_dtype
-from tripoint.errors import ArgumentError, TripointError
+from tripoint.errors import ArgumentError, TripointError, clipped
 from tripoint.kernels import Pattern, row_of
 from tripoint.keys import Key, intern
 from tripoint.layouts import Layout
@@ -188,9 +188,8 @@ def _place(key: Key) -> Place:
     name = point.origin.distribution if point is not None else None
     plugin = plugins.found().get(name) if name else None
     reason = plugin.reason if plugin is not None else None
-    return Place(
-        key.device.type, key.layout.name, key.dtype.name, name or "the running program", "loaded", reason or ""
-    )
+    provider = name or "the running program"
+    return Place(key.device.type, key.layout.name, key.dtype.name, provider, "loaded", clipped(reason or "", 400))
 
 
 def _waiting() -> list[Place]:
