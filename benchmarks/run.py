@@ -1,6 +1,6 @@
-"""Side by side with PyTorch eager, in one process, on one thread, as ratios.
+"""Side by side with PyTorch eager, and what a plugin's author pays, in one process, on one thread, as ratios.
 
-    python benchmarks/run.py dispatch            print the table
+    python benchmarks/run.py dispatch            print the tables
     python benchmarks/run.py dispatch --write    write docs/performance.md too
 
 Needs benchmarks/requirements.txt. Times on shared machines wander; a ratio of the two best times of interleaved runs, and
@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 import tripoint as tp
+from tripoint.plugin import Backend, Device, check, dtypes_in, payload, plain, register, strided
 
 Pair = tuple[Callable[[], Any], Callable[[], Any], int]
 REPORT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
@@ -90,6 +91,35 @@ def training_step() -> tuple[Callable[[], None], Callable[[], None]]:
     return ours, theirs
 
 
+def author_cases() -> dict[str, Pair]:
+    """As `cases`, of what code of a plugin costs, each over a one-element ``a + b`` on cpu.strided."""
+    sys.path.insert(0, str(REPORT.parent.parent / "examples" / "backend_minimal"))
+    import tripoint_mini as mini
+
+    nothing = Backend(Device("nil"), strided, payload=mini.Buffer, frozen=True)
+    nothing.kernels(add=lambda x1, x2: x1, ones=lambda *, shape, target: mini.Buffer([1], shape, target.dtype))
+    register(mini.backend)
+    register(nothing)
+    one, here, nil = tp.ones((1,)), tp.ones((1,), device="mini"), tp.ones((1,), device="nil")
+    add, held, key = mini.elementwise(lambda a, b: a + b), payload(here), here._key
+    some, pool = tuple(dtypes_in(plain)), mini.memory
+
+    def base() -> Any:
+        return one + one
+
+    ours: dict[str, tuple[Callable[[], Any], int]] = {
+        "a + b by a kernel that does nothing": (lambda: nil + nil, 20_000),
+        "a + b on mini": (lambda: here + here, 5_000),
+        "the kernel of add of mini alone": (lambda: add(held, held, target=key), 5_000),
+        "allocate and free a block": (lambda: pool.allocate(64), 20_000),
+        "check.dtype, of all plain dtypes": (lambda: check.dtype("add", some, x=tp.float32), 20_000),
+        "check.shape": (lambda: check.shape("add", (1,), x=held), 20_000),
+        "check.same_shape": (lambda: check.same_shape("add", x1=held, x2=held), 20_000),
+        "check.fits": (lambda: check.fits("full", tp.int64, fill_value=3), 20_000),
+    }
+    return {name: (fn, base, many) for name, (fn, many) in ours.items()}
+
+
 #: the budgets of a later version; a row above its budget is said to be.
 BUDGETS = {
     "a + b": 0.70,
@@ -129,7 +159,12 @@ def main() -> int:
         found = ratio(ours, theirs, number, options.rounds)
         rows.append((name, found, BUDGETS[name]))
         print(f"{name:20} {found:5.2f}  {'' if found <= BUDGETS[name] else f'above {BUDGETS[name]}'}", flush=True)
+    author = []
+    for name, (ours, theirs, number) in author_cases().items():
+        author.append((name, ratio(ours, theirs, number, options.rounds)))
+        print(f"{name:36} {author[-1][1]:5.2f}", flush=True)
     if options.write:
+        paid = "\n".join(f"| {n} | {r:.2f} |" for n, r in author)
         table = "\n".join(f"| {n} | {r:.2f} | {b:.2f} | {'' if r <= b else 'above'} |" for n, r, b in rows)
         REPORT.write_text(
             "# Performance\n\n"
@@ -137,7 +172,11 @@ def main() -> int:
             f"Made by `python benchmarks/run.py dispatch --write` on: {machine()}.\n\n"
             "| what | ratio | budget | |\n| --- | --- | --- | --- |\n" + table + "\n\n"
             "Tensors have one element, except in the training step: a perceptron 64-32-10 at batch 32, forward, backward and\n"
-            "update. A row above its budget is marked.\n"
+            "update. A row above its budget is marked.\n\n"
+            "## What a plugin's author pays\n\n"
+            "Time over that of a one-element `a + b` on `cpu.strided`, in the same process. `mini` is the backend of\n"
+            "`examples/backend_minimal`, whose kernels are Python loops: what it pays beside them is the first row.\n\n"
+            "| what | ratio |\n| --- | --- |\n" + paid + "\n"
         )
         print(f"wrote {REPORT}")
     return 0

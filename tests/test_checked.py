@@ -149,3 +149,54 @@ x @ x.T
         [sys.executable, "-c", program], env={**os.environ, "TRIPOINT_TRACE": "0"}, capture_output=True, text=True
     )
     assert off.stderr == ""
+
+
+@pytest.mark.parametrize("how", ["gone", "closed", "full", "strange"])
+def test_a_log_that_cannot_be_written_costs_no_call(how: str) -> None:
+    program = f"""
+import sys, tripoint as tp
+how = {how!r}
+if how == "gone":
+    sys.stderr = None
+elif how == "closed":
+    sys.stderr.close()
+elif how == "full":
+    class Full:
+        def write(self, text): raise OSError(28, "No space left on device")
+        def flush(self): pass
+    sys.stderr = Full()
+else:
+    sys.stderr = object()
+print((tp.ones((2,)) + 1).tolist())
+sys.stderr = None
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "TRIPOINT_TRACE": "1"}, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "[2.0, 2.0]\n"
+
+
+def test_the_log_names_what_was_raised_and_keeps_lines_of_threads_whole() -> None:
+    program = """
+import threading, tripoint as tp
+x = tp.ones((2,))
+try:
+    x @ tp.ones((3,))
+except tp.errors.ShapeError:
+    pass
+def work():
+    for _ in range(200):
+        tp.exp(x)
+threads = [threading.Thread(target=work) for _ in range(4)]
+for t in threads: t.start()
+for t in threads: t.join()
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "TRIPOINT_TRACE": "1"}, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    lines = run.stderr.splitlines()
+    assert sum(" -> raised ShapeError  " in line for line in lines) == 1
+    one = "tripoint: exp(cpu.strided.float32 (2,)) -> cpu.strided.float32 (2,)  tripoint-dense-cpu:exp"
+    assert lines.count(one) == 800

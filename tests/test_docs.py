@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 import tripoint as tp
+from tripoint.tensor import DeclaredAttribute
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = sorted(
@@ -227,6 +228,28 @@ def test_every_public_function_and_class_is_documented(module: str) -> None:
     # Of a class its own docstring: one without would show its parent's.
     classes = [name for name, thing in found.items() if inspect.isclass(thing) and not vars(thing).get("__doc__")]
     assert (functions, classes) == ([], [])
+
+
+#: what classes of Python itself have, and what a tensor has only to say how it is spelled here.
+INHERITED = (BaseException, OSError, AttributeError, ImportError, dict, tuple, str, int)
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_attribute_is_in_the_reference_or_described_by_its_class(module: str, site: Path) -> None:
+    inventory = zlib.decompress((site / "objects.inv").read_bytes().split(b"\n", 4)[4]).decode()
+    listed = {".".join(line.split(" ", 1)[0].split(".")[-2:]) for line in inventory.splitlines()}
+    missing = []
+    for name, thing in public(module).items():
+        if not inspect.isclass(thing):
+            continue
+        said = " ".join(vars(kind).get("__doc__") or "" for kind in thing.__mro__)
+        own = {*dir(thing), *getattr(thing, "__annotations__", ())} - {a for kind in INHERITED for a in dir(kind)}
+        for attribute in own:
+            elsewhere = isinstance(vars(thing).get(attribute), DeclaredAttribute)
+            known = f"{thing.__name__}.{attribute}" in listed or re.search(rf"\b{attribute}\b", said)
+            if not attribute.startswith("_") and not elsewhere and not known:
+                missing.append(f"{name}.{attribute}")
+    assert sorted(missing) == []
 
 
 def test_constants_and_modules_say_what_they_are() -> None:

@@ -16,8 +16,22 @@ import pytest
 
 import tripoint as tp
 from tripoint import kernels
+from tripoint.conformance.checks.values import program
+from tripoint.conformance.records import RECORDS
+from tripoint.conformance.target import Target
 from tripoint.dispatcher.calls import counters
-from tripoint.errors import ArgumentError, DeviceError, NoKernelError, RegistrationError, ShapeError
+from tripoint.errors import (
+    ArgumentError,
+    DeviceError,
+    DTypeError,
+    IndexingError,
+    LayoutError,
+    NoKernelError,
+    RegistrationError,
+    ScalarRangeError,
+    ShapeError,
+    TripointError,
+)
 from tripoint.modes import get_mode
 from tripoint.plugin import (
     Allocator,
@@ -26,6 +40,7 @@ from tripoint.plugin import (
     Tensor,
     composite,
     key,
+    operators,
     payload,
     register,
     resolve,
@@ -155,7 +170,6 @@ def test_nothing_runs_and_nothing_is_left(name: str) -> None:
     assert json.loads(json.dumps(walk.to_dict()))["operator"] == walk.operator
 
 
-# The sparse kernel of the second refuses these shapes when it runs, which no walk can know.
 REFUSED = ("no kernel", "two devices", "wrong shapes", "decomposed, mixed")
 
 
@@ -183,7 +197,8 @@ def test_sparse_and_dense_names_both_layouts_the_rule_and_the_package() -> None:
         ("x2", "cpu.strided.float32"),
     ]
     winner = walk.candidates[0]
-    assert (winner.verdict, winner.kernel, winner.why) == ("chosen", "add_sparse_dense", "the only one that fits")
+    assert (winner.verdict, winner.kernel) == ("chosen", "add_sparse_dense")
+    assert winner.why.startswith("the only one that fits; of shapes it takes: A strided operand of the result's shape")
     assert winner.provider.startswith("tripoint-sparse-coo ")
     assert winner.where.startswith("tripoint_sparse_coo/_kernels.py:")
     assert walk.gave == {
@@ -221,7 +236,7 @@ def test_layers() -> None:
 
 
 def test_a_decomposition_is_walked_on_the_real_keys() -> None:
-    walk = tp.explain(tp.softmax, S, axis=0)
+    walk = tp.explain(tp.softmax, S[:1], axis=0)
     assert walk.how == "decomposition"
     assert [p.operator for p in walk.parts] == ["max", "subtract", "exp", "sum", "divide"]
     assert [p.arguments[0].key for p in walk.parts[:2]] == ["cpu.sparse_coo.float32"] * 2
@@ -239,7 +254,7 @@ def test_a_decomposition_is_walked_on_the_real_keys() -> None:
 
 
 def test_parts_within_parts_and_within_hooks() -> None:
-    walk = tp.explain(outer, S)
+    walk = tp.explain(outer, S[:, :1])
     assert [p.operator for p in walk.parts] == ["softmax"]
     assert len(walk.parts[0].parts) == 5
     hooked = tp.explain(tp.softmax, BLOCKED)
@@ -275,6 +290,30 @@ def test_refusals_are_part_of_the_walk() -> None:
     with pytest.raises(NoKernelError) as caught:
         outer(Q)
     assert str(caught.value) == str(deep.error)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ((tp.add, S, 1), LayoutError),
+        ((tp.add, S, X[0]), LayoutError),
+        ((tp.subtract, X[0], S), LayoutError),
+        ((tp.multiply, S, tp.ones((3, 2, 2))), LayoutError),
+        ((tp.add, S, S[:1]), ShapeError),
+        ((tp.matmul, S, tp.ones((3, 2, 2))), ShapeError),
+        ((tp.softmax, S), LayoutError),
+        ((tp.ops.elementwise.multiply_, S.copy(), tp.ones((3, 2, 2)).to(layout="sparse_coo")), ShapeError),
+    ],
+)
+def test_what_a_kernel_refuses_by_shape_is_seen(call: tuple[Any, ...], error: type[Exception]) -> None:
+    walk = tp.explain(*call)
+    operator, *args = call
+    with pytest.raises(error) as caught:
+        operator(*args)
+    assert type(walk.error) is error
+    assert str(walk.error) == str(caught.value)
+    assert walk.result is None
+    assert "x.to(layout='strided')" in str(caught.value)
 
 
 def test_a_body_that_catches_goes_on_as_it_would() -> None:
@@ -369,9 +408,9 @@ def test_the_source_of_the_plan() -> None:
     assert "# key = cpu.strided.float32" in walk.plan
     recorded = tp.explain(tp.exp, W).plan
     assert any(line.strip() == "node.inputs = (a0._node, )" for line in recorded)
-    assert "    m0, = bind((a0._payload.shape,), m0)" in tp.explain(tp.softmax, X, axis=0).plan
+    assert "        m0, = bind((a0._payload.shape,), m0)" in tp.explain(tp.softmax, X, axis=0).plan
     hooked = tp.explain(tp.tanh, BLOCKED).plan
-    assert hooked[0] == "# tripoint.dispatcher.plan: hooked, written by hand"
+    assert hooked[0] == "# tripoint.dispatcher.detour: hooked, written by hand"
     assert hooked.index("# inner:") < hooked.index("def plan(a0):")
     assert tp.explain(tp.exp, Q).plan == ()
     assert "def plan" not in str(walk)
@@ -477,3 +516,54 @@ def test_a_walk_loads_what_stands_behind_the_hooks(operand: str) -> None:
     run = subprocess.run([sys.executable, "-m", "tripoint", "explain", name, operand], capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "raises" not in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ((tp.zeros, (2, 2)), ShapeError),
+        ((tp.to, X), ShapeError),
+        ((tp.to, tp.ones((1, 2, 2, 2), dtype="int32")), DTypeError),
+    ],
+)
+def test_a_walk_ends_where_a_backend_declares_no_such_tensors(call: tuple[Any, ...], error: type[Exception]) -> None:
+    operator, *args = call
+    walk = tp.explain(operator, *args, layout="blocked")
+    assert re.fullmatch(r"tripoint-blocked \S+ declares no tensors of \w+ and \d axes on cpu.blocked.\w+", walk.unknown)
+    assert walk.result is None
+    with pytest.raises(error):
+        operator(*args, layout="blocked")
+    assert tp.explain(tp.zeros, (1, 2, 2, 2), layout="blocked").result == "cpu.blocked.float32"
+
+
+@pytest.mark.parametrize("point", ["cpu.strided", "cpu.sparse_coo", "cpu.blocked", "cpu.strided.qint8", "meta.strided"])
+def test_walks_against_the_samples_of_the_kit(point: str) -> None:
+    """Every walk ends as its call does, but for what a kernel refuses by values, and tells the result's key and shape."""
+    target, checked = Target(point), 0
+    for record in RECORDS.values():
+        if record.kind == "export" or record.operator == "from_data" or "float32" not in target.dtypes:
+            continue
+        calls = [*record.samples("float32"), *(bad.sample for bad in record.errors())]
+        for sample in [s for s in calls if target.takes(s)]:
+            script, _ = program(target, record.operator, sample, "float32", kind=record.kind)
+            call = script.lines.pop()
+            try:
+                names = {"operators": operators, "nan": float("nan"), "inf": float("inf"), **script.run()}
+            except TripointError:  # what there is no tensor for
+                continue
+            walk = eval(re.sub(r"^out = (operators\(\)\[[^]]+\]|tp[^(]+)\(", r"tp.explain(\1, ", call), names)
+            checked += 1
+            gave, out = None, None
+            try:
+                exec(call, names)
+                out = names["out"]
+            except TripointError as error:
+                gave = error
+            if out is None and walk.error is None:
+                assert isinstance(gave, (ScalarRangeError, IndexingError)) or "to a negative power" in str(gave), call
+                continue
+            assert (type(walk.error), str(walk.error)) == (type(gave), str(gave)), call
+            if out is not None:
+                assert walk.shape == out.shape, call
+                assert walk.result in (str(out._key), str(out._key.base)), call  # a reshape may be a view, or a copy
+    assert checked > 50

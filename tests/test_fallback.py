@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -218,3 +219,133 @@ def test_a_device_that_cannot_be_used_says_why() -> None:
     sparse = tp.ones((2, 2)).to(layout="sparse_coo")
     with tp.fallback("allow", to="cuda"), pytest.raises(DeviceError, match=r"tripoint-cuda-cupy .* cannot be used"):
         tp.exp(sparse)
+
+
+# What a scope decorates, and where exceptions and other scopes come in between ---------------------------------------
+
+
+def twice(x: tp.Tensor) -> tp.Tensor:
+    tp.exp(x)
+    return tp.exp(x)
+
+
+def each(x: tp.Tensor) -> Iterator[tp.Tensor]:
+    for _ in range(2):
+        yield tp.exp(x)
+
+
+async def later(x: tp.Tensor) -> None:
+    tp.exp(x)
+    await asyncio.sleep(0)
+    tp.exp(x)
+
+
+async def stream(x: tp.Tensor) -> AsyncIterator[tp.Tensor]:
+    for _ in range(2):
+        await asyncio.sleep(0)
+        yield tp.exp(x)
+
+
+async def drained(made: AsyncIterator[tp.Tensor]) -> None:
+    async for _ in made:
+        pass
+
+
+RUN: dict[str, Callable[[Any, tp.Tensor], Any]] = {
+    "function": lambda scope, x: scope(twice)(x),
+    "generator": lambda scope, x: list(scope(each)(x)),
+    "coroutine": lambda scope, x: asyncio.run(scope(later)(x)),
+    "asynchronous generator": lambda scope, x: asyncio.run(drained(scope(stream)(x))),
+}
+
+
+@pytest.mark.parametrize("kind", RUN)
+def test_what_a_scope_decorates_is_counted_in_it_and_warned_of_once(half: str, kind: str) -> None:
+    x = tp.asarray([0.0, 1.0]).to(half)
+    scope = tp.fallback("warn")
+    with pytest.warns(FallbackWarning) as told:
+        [RUN[kind](scope, x) for _ in range(3)]
+    assert [str(w.message) for w in told] == [
+        "exp has no kernel for half.strided.float32 and fell back to cpu: 16 bytes moved"
+    ]
+    counted = scope.counts["exp", "half.strided.float32"]
+    assert (counted.calls, counted.nbytes) == (6, 6 * 16)  # two float32 there and two back, each time
+    assert scope.report().startswith("fallbacks: exp on half.strided.float32: 6 calls, 96 bytes moved, ")
+    with pytest.raises(NoKernelError):
+        tp.exp(x)
+
+
+def test_decorated_scopes_nest_in_others(half: str) -> None:
+    x = tp.asarray([0.0, 1.0]).to(half)
+    inner = tp.fallback("allow")
+    with tp.fallback("allow") as outer:
+        inner(twice)(x)
+        tp.exp(x)
+    assert inner.counts["exp", "half.strided.float32"].calls == 2
+    assert outer.counts["exp", "half.strided.float32"].calls == 3
+    with tp.fallback("allow") as outer, pytest.raises(NoKernelError):
+        tp.fallback("error")(twice)(x)
+    assert outer.counts == {}
+
+
+def test_an_exception_in_the_middle_leaves_the_counts_and_no_policy(half: str) -> None:
+    x = tp.asarray([0.0, 1.0]).to(half)
+    with pytest.raises(KeyError), tp.fallback("allow") as scope:  # noqa: PT012
+        tp.exp(x)
+        raise KeyError
+    assert scope.counts["exp", "half.strided.float32"].calls == 1
+
+    @tp.fallback("allow")
+    def breaks() -> None:
+        tp.exp(x)
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        breaks()
+    with pytest.raises(NoKernelError):
+        tp.exp(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(FallbackWarning), tp.fallback("warn") as scope:
+            tp.exp(x)
+    assert scope.counts["exp", "half.strided.float32"].calls == 1
+    with pytest.raises(NoKernelError):
+        tp.exp(x)
+
+
+def test_tasks_count_each_for_itself(half: str) -> None:
+    x = tp.asarray([0.0, 1.0]).to(half)
+
+    async def one(count: int) -> int:
+        with tp.fallback("allow") as scope:
+            for _ in range(count):
+                tp.exp(x)
+                await asyncio.sleep(0)
+        return scope.counts["exp", "half.strided.float32"].calls
+
+    async def several() -> list[int]:
+        return await asyncio.gather(one(1), one(2), one(3))
+
+    assert asyncio.run(several()) == [1, 2, 3]
+
+
+def test_the_point_is_that_of_an_operand_that_has_to_move() -> None:
+    x = tp.asarray([[0.0, 1.0], [2.0, 4.0]])
+    s, q = x.to(layout="sparse_coo"), tp.quantize(x, tp.affine(0.5))
+    chosen = tp.asarray([[True, False], [False, True]])
+    with tp.fallback("allow") as scope:
+        assert tp.divide(x, s + s).tolist()[1] == [0.5, 0.5]
+        assert tp.where(chosen, q, q).tolist() == x.tolist()
+        assert (q + q).tolist() == (x + x).tolist()
+    assert {point: (c.calls, c.nbytes) for point, c in scope.counts.items()} == {
+        ("divide", "cpu.sparse_coo.float32"): (1, 16),  # one operand of four float32; the result stays where it is
+        ("where", "cpu.strided.qint8"): (1, 32),  # two operands, read as float32
+        ("add", "cpu.strided.qint8"): (1, 32),
+    }
+
+
+def test_what_a_kernel_refuses_by_shape_is_not_replaced() -> None:
+    s = tp.asarray([[0.0, 1.0]]).to(layout="sparse_coo")
+    with tp.fallback("allow") as scope, pytest.raises(LayoutError, match="convert first"):
+        tp.add(s, 1)
+    assert scope.counts == {}

@@ -20,6 +20,7 @@ from tripoint.errors import (
     PluginError,
     ReadOnlyError,
     RegistrationError,
+    ScalarRangeError,
     ShapeError,
     SizeError,
     TensorAttributeError,
@@ -113,6 +114,59 @@ def test_long_sums_over_leading_axes_do_not_stop_at_two_to_the_24():
         np.testing.assert_allclose(tp.asarray(a).sum(axis=axis).numpy(), a.sum(axis=axis), rtol=1e-12)
 
 
+LONG = 2**24 + 64
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+def test_long_sums_do_not_stop_at_two_to_the_24_in_any_memory_order(dtype):
+    x = tp.broadcast_to(tp.ones((1, 2), dtype=dtype), (LONG, 2))
+    assert x.T.sum(axis=1).tolist() == [LONG] * 2
+    assert tp.expand_dims(x, 0).sum(axis=(0, 1)).tolist() == [LONG] * 2
+    assert x.reshape((2, LONG // 2, 2)).sum(axis=(0, 1)).tolist() == [LONG] * 2
+    assert x.sum().item() == 2 * LONG
+    assert x.mean(axis=0).tolist() == [1, 1]
+
+
+def test_long_sums_that_are_converted_do_not_stop():
+    x = tp.broadcast_to(tp.ones((1, 2)), (LONG, 2))
+    for dtype in ("float16", "bfloat16", "float64", "int8", "bool"):
+        assert x.astype(dtype).sum(axis=0, dtype="float32").tolist() == [LONG] * 2
+        assert x.astype(dtype).mean(axis=0).tolist() == [1, 1]
+    assert x.astype("bfloat16").sum(axis=0).tolist() == [2.0**24] * 2  # the nearest that there is
+    assert (x.astype("bfloat16") + x.astype("bfloat16")).sum(axis=0).tolist() == [2.0**25] * 2
+
+
+def test_long_softmaxes_and_products_do_not_stop():
+    x = tp.broadcast_to(tp.zeros((1, 2)), (LONG, 2))
+    assert tp.nn.log_softmax(x, axis=0)[0].tolist() == pytest.approx([-np.log(LONG)] * 2, rel=1e-6)
+    assert tp.softmax(x, axis=0)[0].tolist() == pytest.approx([1 / LONG] * 2, rel=1e-6)
+    ones = tp.broadcast_to(tp.ones(()), (LONG,))
+    assert (ones @ ones).item() == LONG
+    assert (tp.broadcast_to(ones, (1, 1, LONG)) @ tp.broadcast_to(tp.expand_dims(ones, 1), (1, LONG, 2))).tolist() == [
+        [[LONG, LONG]]
+    ]
+
+
+def test_the_mean_of_large_integers_is_theirs():
+    for dtype, most in (("int64", 2**63 - 1), ("uint64", 2**64 - 1)):
+        x = tp.asarray([most, most, most, 0], dtype=dtype)
+        assert x.mean().item() == pytest.approx(most * 0.75, rel=1e-7)
+        assert x.reshape((2, 2)).mean(axis=0).tolist() == pytest.approx([float(most), most * 0.5], rel=1e-7)
+    assert tp.asarray([-(2**63), -(2**63)]).mean().item() == -(2.0**63)
+    assert tp.arange(10**6 + 1).mean().item() == 500000.0
+    assert tp.arange(10**6 + 1, dtype="int32").mean().item() == 500000.0
+
+
+def test_means_of_integers_in_a_default_of_half_precision():
+    before = tp.get_default_dtype()
+    tp.set_default_dtype("float16")
+    try:
+        assert tp.full((1000,), 300).mean().item() == 300.0  # the sum is no float16
+        assert tp.full((1000,), 300).mean().dtype is tp.float16
+    finally:
+        tp.set_default_dtype(before)
+
+
 def test_a_name_compares_as_what_it_names():
     x = tp.ones((2,))
     assert x.dtype == "float32"
@@ -166,12 +220,30 @@ def test_gradients_and_grad_say_what_they_take():
 
 
 @pytest.mark.parametrize("name", ["max", "min", "argmax", "argmin"])
-def test_the_extremes_of_nothing_along_an_axis_are_nothing(name):
-    x = tp.zeros((0, 0))
-    assert getattr(tp, name)(x, axis=0).shape == (0,)
-    assert getattr(tp, name)(x, axis=0, keepdims=True).shape == (1, 0)
-    with pytest.raises(ShapeError, match="of nothing"):
-        getattr(tp, name)(tp.zeros((0, 3)), axis=0)
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_the_extremes_of_nothing_are_refused_as_numpy_does(name, device):
+    for shape, axis in (((0, 0), 0), ((0, 3), 0), ((2, 0), 1), ((0,), None)):
+        with pytest.raises(ValueError, match=r"zero-size|empty sequence"):
+            getattr(np, name)(np.zeros(shape), axis=axis)
+        for keepdims in (False, True):
+            with pytest.raises(ShapeError, match="of nothing"):
+                getattr(tp, name)(tp.zeros(shape, device=device), axis=axis, keepdims=keepdims)
+    assert getattr(tp, name)(tp.zeros((2, 0), device=device), axis=0).shape == (0,)
+
+
+def test_numbers_that_are_no_int_or_no_float_are_named():
+    for number, to, kind in (
+        (1 + 2j, int, DTypeError),
+        (1 + 2j, float, DTypeError),
+        (float("nan"), int, DTypeError),
+        (float("-inf"), int, ScalarRangeError),
+    ):
+        with pytest.raises(kind, match=to.__name__):
+            to(tp.asarray(number))
+    assert int(tp.asarray([-2.75])) == -2
+    assert int(tp.asarray(2**63 - 1)) == 2**63 - 1
+    assert np.isnan(float(tp.asarray(float("nan"))))
+    assert complex(tp.asarray(1 + 2j)) == 1 + 2j
 
 
 def test_formats_and_membership():

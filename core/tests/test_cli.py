@@ -227,6 +227,7 @@ def test_devices_are_listed_without_an_import(loud: Path) -> None:
         "state": "found",
         "usable": None,
         "why": "",
+        "count": None,
         "adds": [],
     }
     assert found["cpu"]["provider"] == "tripoint-dense-cpu"
@@ -425,6 +426,13 @@ def test_new_backend_writes_a_package_once(tmp_path: Path) -> None:
     again = _command(*asked)
     assert (again.returncode, again.stdout) == (2, "")
     assert "is there already" in again.stderr
+    told = _command("new-backend", "my-rows", "--device", "cpu", "--layout", "rows", "--folder", str(tmp_path))
+    assert [line.strip() for line in told.stdout.splitlines()[1:]] == [
+        f"cd {tmp_path / 'my-rows'}",
+        'pip install -e ".[test]"',
+        "python -m pytest",
+        "tripoint conformance cpu.rows",
+    ]
     assert _command("new-backend", "tripoint-shed").returncode == 2  # no device
 
 
@@ -545,3 +553,59 @@ def test_long_and_painted_texts_are_one_line_a_cell_without_control_characters(w
         assert "line 7" not in done.stdout
     devices = _command("devices", "--load", site=site).stdout.splitlines()
     assert sum("line" in line for line in devices) == 1
+
+
+# What programs read ---------------------------------------------------------------------------------------------------
+
+_PAGE = Path(__file__).parents[2] / "docs" / "command_line.md"
+
+_answers: dict[str, tuple[str, ...]] = {
+    "doctor": (),
+    "plugins": (),
+    "devices": (),
+    "ops": ("nn",),
+    "coverage": ("matmul", "--device", "cpu", "--dtype", "float32"),
+    "explain": ("matmul", "cpu.strided.float32[2,3]", "cpu.sparse_coo.float32[3,4]"),
+    "conformance": ("broken.strided", "--operators", "exp"),
+    "new-backend": ("tripoint-yard", "--device", "yard", "--folder"),
+}
+
+_WRONG = """
+import tripoint as tp
+from tripoint.plugin import Backend, Device, strided
+class P:
+    def __init__(self, array): self.array, self.shape = array, array.shape
+backend = Backend(Device("broken"), strided, payload=P, describe=lambda x: {"dtype": getattr(tp, x.array.dtype.name)})
+backend.to("cpu.strided")(lambda x: x.array.copy())
+backend.from_("cpu.strided")(lambda x: P(x.copy()))
+backend.kernels(exp=lambda x: P(x.array + 1))
+"""
+
+
+def _fields(answer: Any) -> set[str]:
+    """The names in an answer: of an object, or of those in a list, and of the objects in its lists."""
+    if isinstance(answer, list):
+        return set().union(*map(_fields, answer)) if answer and isinstance(answer[0], dict) else set()
+    return set(answer).union(*(_fields(value) for value in answer.values() if isinstance(value, list)))
+
+
+@pytest.mark.parametrize("command", _answers)
+def test_an_answer_as_json_has_the_names_that_the_page_has(
+    command: str, write_distribution: Any, tmp_path: Path
+) -> None:
+    if not _PAGE.exists():
+        pytest.skip("the documentation is not beside the tests")
+    site = write_distribution(
+        "broken-plugin", "[tripoint.backends.v1]\nbroken.strided = broken:backend\n", broken=_WRONG
+    )
+    given = (*_answers[command], *([str(tmp_path)] if command == "new-backend" else []))
+    done = _command(command, *given, "--json", site=site, TRIPOINT_NOTHING="x")
+    assert done.returncode in (0, 1), done.stderr
+    section = _PAGE.read_text(encoding="utf-8").partition("## As JSON\n")[2].partition("\n## ")[0]
+    (row,) = [line for line in section.splitlines() if line.startswith(f"| `{command}` |")]
+    named = set(re.findall(r"`(\w+)`", row.partition("| ")[2].partition(" | ")[2]))
+    fields = _fields(json.loads(done.stdout))
+    values = {"error", "warning", "note", "found", "loaded", "blocked", "broken", "missing", "null", "none"}
+    values |= {"kernel", "hooks", "decomposition", "fallback"}
+    assert fields - named == set()
+    assert named - fields - values == set()

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import functools
+import gc
+import operator
+import re
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +15,11 @@ import pytest
 
 import tripoint as tp
 from tripoint import dtypes as dt
-from tripoint import kernels, layouts, plugins
+from tripoint import kernels, layouts, plugins, schema
+from tripoint.callables import ends_in, keyword_names, module_of, parameters
 from tripoint.errors import AmbiguousKernelError, DTypeError, NoKernelError, RegistrationError
 from tripoint.keys import ABSENT, SCALARS, intern
+from tripoint.patterns import Origin, beats
 from tripoint.plugin import (
     Backend,
     Device,
@@ -117,14 +123,14 @@ def test_beats_is_a_strict_partial_order() -> None:
         Pattern(d, lay, t) for d in ("cpu", "*") for lay in ("strided", "*") for t in ("float32", floating, real, plain)
     ]
     for p in options:
-        assert not kernels.beats((p,), (p,))
+        assert not beats((p,), (p,))
         for q in options:
-            assert not (kernels.beats((p,), (q,)) and kernels.beats((q,), (p,)))
+            assert not (beats((p,), (q,)) and beats((q,), (p,)))
             for r in options:
-                if kernels.beats((p,), (q,)) and kernels.beats((q,), (r,)):
-                    assert kernels.beats((p,), (r,))
-    assert kernels.beats((options[0], options[-1]), (options[-1], options[-1]))
-    assert not kernels.beats((options[0], options[-1]), (options[-1], options[0]))
+                if beats((p,), (q,)) and beats((q,), (r,)):
+                    assert beats((p,), (r,))
+    assert beats((options[0], options[-1]), (options[-1], options[-1]))
+    assert not beats((options[0], options[-1]), (options[-1], options[0]))
 
 
 def test_opaque_dtypes_are_matched_by_name_alone() -> None:
@@ -459,7 +465,7 @@ def test_an_error_tells_kernels_of_one_factory_apart() -> None:
         "cos": "named",
         "log": "partial of log",
     }
-    assert str(said["log"]).endswith(f" at test_kernels.py:{line}")
+    assert str(said["log"]).endswith(f"test_kernels.py:{line}")
     assert {o.label for n, o in said.items() if n in ("exp", "sqrt")} == {"__main__:kernel"}
 
 
@@ -492,3 +498,131 @@ def test_what_says_no_point_of_a_result_is_refused(out: Any) -> None:
     registry = plugins.Registry()
     with pytest.raises(RegistrationError, match="says no point of a result: write a Layout"):
         registry.kernel("exp", lambda x: x, every=Pattern("nowhere", "strided"), out=out)
+
+
+class _Called:
+    def __call__(self, x: Any, *, target: Any) -> Any:
+        return x
+
+    def method(self, x: Any, *, target: Any) -> Any:
+        return x
+
+
+def _wide(more: int, x: Any, scale: float = 1.0, *, target: Any, spec: Any = None) -> Any:
+    return x
+
+
+def _endless(fn: Any) -> Any:
+    made = functools.partial(fn)
+    made.__setstate__((made, (), {}, None))  # a partial that calls itself
+    return made
+
+
+@pytest.mark.parametrize(
+    ("fn", "given", "words", "keywords"),
+    [
+        (_wide, 0, {}, ("target", "spec")),
+        (functools.partial(_wide, 1), 1, {}, ("target", "spec")),
+        (functools.partial(functools.partial(_wide, 1), scale=2.0), 1, {"scale": 2.0}, ("target", "spec")),
+        (_Called(), 1, {}, ("target",)),
+        (_Called().method, 1, {}, ("target",)),
+        (functools.partial(_Called().method, target=None), 1, {"target": None}, ("target",)),
+        (functools.partial(_Called()), 1, {}, ("target",)),
+        (_Called, 0, {}, None),
+        (operator.add, 0, {}, None),
+        (functools.partial(operator.add, 1), 0, {}, None),
+        (_endless(_wide), 0, {}, None),
+        (7, 0, {}, None),
+    ],
+)
+def test_what_calling_something_runs(fn: Any, given: int, words: dict[str, Any], keywords: Any) -> None:
+    plain, have, said = ends_in(fn)
+    assert (plain is None) is (keywords is None)
+    assert (have, said) == (given, words)
+    assert keyword_names(fn) == keywords
+    if plain is not None:
+        assert module_of(fn) == __name__
+
+
+def _none(x: Any) -> Any:
+    return x
+
+
+@pytest.mark.parametrize(
+    ("fn", "wrong"),
+    [
+        (functools.partial(_none), ""),
+        (_Called().method, ""),
+        (functools.partial(lambda more, x: x, 1), ""),
+        (functools.partial(lambda x, more: x, more=1), ""),
+        (functools.partial(lambda x, more: x, x=1), "takes 0 positional arguments"),
+        (functools.partial(_none, 1), "takes 0 positional arguments"),
+        (functools.partial(lambda more, x, y: x, 1), "takes 2 positional arguments"),
+        (functools.partial(lambda x, *, axis: x), "wants axis"),
+        (functools.partial(lambda x, *, axis: x, axis=0), ""),
+        (operator.neg, ""),
+        (7, "is a function, not 7"),
+        (None, "is a function, not None"),
+    ],
+)
+def test_the_signature_of_what_is_called_is_checked(fn: Any, wrong: str) -> None:
+    made = kernels.Kernel("exp", fn, Origin(None, None, fn), every=Pattern("cpu"))
+    if not wrong:
+        kernels.validate(schema.rows["exp"], made)
+        return
+    with pytest.raises(tp.errors.RegistrationError, match=re.escape(wrong)):
+        kernels.validate(schema.rows["exp"], made)
+
+
+@pytest.mark.parametrize("given", [(5,), ("cpu", None), ("cpu", "strided", 7), ("cpu", "strided", tp.float32)])
+def test_a_pattern_of_what_is_no_name(given: Any) -> None:
+    with pytest.raises(tp.errors.RegistrationError, match="a pattern is a device and a layout by name, and a dtype"):
+        Pattern(*given)
+
+
+def test_a_derivative_may_be_a_part_of_a_function() -> None:
+    part = functools.partial(lambda more, g, x, *, scale, out: g, 1, scale=2)
+    assert parameters(part) == ("g", "x", "out")
+    with pytest.raises(tp.errors.RegistrationError, match="whose parameters say what it needs"):
+        parameters(operator.neg)
+
+
+def test_an_error_lets_go_of_the_operands_of_its_call() -> None:
+    class Fading:
+        def __init__(self, shape: tuple[int, ...]) -> None:
+            self.size, self.gone = shape, False
+
+        @property
+        def shape(self) -> tuple[int, ...]:
+            if self.gone:
+                raise OSError("faded")
+            return self.size
+
+    def leave(x: Any) -> Any:
+        raise SystemExit(3)
+
+    toy = tp.plugin.Backend(tp.plugin.Device("letgo"), tp.plugin.strided, payload=Fading)
+    toy.kernels(zeros=lambda *, shape: Fading(shape), exp=lambda x: 1 / 0, sin=leave)
+    toy.kernels(sum=lambda x, *, axis, keepdims: Fading(()))
+    register(toy)
+
+    def faded(call: Any) -> Any:
+        def fade(x: Any) -> Any:
+            x._payload.gone = True
+            return call(x)
+
+        return fade
+
+    calls = [tp.exp, tp.sin, faded(tp.sum), faded(lambda x: x.shape), lambda x: tp.sum(x, axis=7)]
+    gc.collect()
+    gc.disable()
+    try:
+        for call in calls:
+            x = tp.zeros((2,), device="letgo")
+            payload = weakref.ref(x._payload)
+            with pytest.raises((ZeroDivisionError, SystemExit, tp.errors.TripointError)) as caught:
+                call(x)
+            del x, caught
+            assert payload() is None
+    finally:
+        gc.enable()

@@ -111,6 +111,35 @@ def test_a_layer_may_give_something_else_altogether() -> None:
         assert tp.exp(x) == "exp"
 
 
+@pytest.mark.parametrize(
+    ("slip", "words"),
+    [
+        (
+            lambda call_next, args, meta: None,
+            "its __call__ gave None for sum, which gives a tensor; return what call_next gives",
+        ),
+        (lambda call_next, args, meta: call_next([*args, *args], meta), "as one sequence of 1, x; 2 are given"),
+        (
+            lambda call_next, args, meta: call_next(args, {}),
+            "wants all of its metadata; 'axis' is not in {}",
+        ),
+        (
+            lambda call_next, args, meta: call_next(args, {**meta, "axes": 1}),
+            "no metadata 'axes'; it has axis, dtype, keepdims",
+        ),
+    ],
+)
+def test_what_a_layer_gives_or_hands_on_wrongly_is_told(slip: Callable[..., Any], words: str) -> None:
+    class Slip(Layer, below="trace"):
+        def __call__(self, op: Any, call_next: Any, args: Any, meta: Any) -> Any:
+            return slip(call_next, args, meta)
+
+    x = _meta(2)
+    with Slip(), pytest.raises(tp.errors.ArgumentError, match=r"^layer Slip: ") as caught:
+        tp.sum(x)
+    assert words in str(caught.value)
+
+
 def test_what_a_layer_leaves_to_others_it_sees_the_parts_of() -> None:
     @composite(namespace="mylib")
     def both(x: tp.Tensor, /) -> tp.Tensor:

@@ -7,7 +7,8 @@ import tripoint as tp
 from tripoint.plugin import Allocator, Backend, Device, check, nested, rules, strided, unnested
 
 KINDS = {tp.bool: ("?", bool), tp.int64: ("q", lambda i: (int(i) + 2**63) % 2**64 - 2**63)}  # integers wrap around
-KINDS |= {tp.float32: ("f", float), tp.float64: ("d", float)}
+KINDS |= {tp.float64: ("d", float)}  # of a long integer float32 gets what float64 holds, and an odd bit for the rest
+KINDS[tp.float32] = "f", lambda a: float(a if a != a or float(a) == a else a >> 11 << 11 | 2048)
 
 
 class Memory(Allocator):
@@ -51,8 +52,7 @@ backend = Backend(
 
 
 def spread(x, shape):
-    lead = len(shape) - len(x.shape)
-    return x.read([None] * lead + [None if size == 1 else i for i, size in enumerate(x.shape)], shape)
+    return x.read([None] * (len(shape) - len(x.shape)) + [None if n == 1 else i for i, n in enumerate(x.shape)], shape)
 
 
 def elementwise(fn):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from toys import Kernels, quiet
+from toys import Kernels, describe, pooled, quiet
 
 import tripoint as tp
 
@@ -536,6 +536,11 @@ def _precise(name: str, wide: str, narrow: str, tier: int = 1) -> Fault:
     return Fault(f"{name} of {wide} in {narrow}", tier, name, replace(**{name: _narrow(wide, narrow)}))
 
 
+def _describing(**wrong: Callable[[Any], Any]) -> Callable[[Kernels, Said], None]:
+    """Entries of the description in place of right ones, or beside them; each is a function of the array."""
+    return say(describe=lambda p: {**describe(p), **{name: fn(p) for name, fn in wrong.items()}})
+
+
 _TIERS = {"copy": 0, "equal": 0, "max": 2, "argmax": 2, "concat": 2, "take": 2, "matmul": 3, "conv2d": 3}
 
 FAULTS = [
@@ -607,6 +612,15 @@ FAULTS = [
     Fault("saturated product", 3, "matmul", replace(matmul=_saturated)),
     Fault("dilation ignored", 3, "conv2d", replace(conv2d=_undilated)),
     Fault("softmax that overflows", 3, "softmax", replace(softmax=_unshifted)),
+    Fault("a result loses its block", 0, "copy", pooled(owns=False)),
+    Fault("a view loses its block", 2, "flip", pooled(keeps=False)),
+    Fault("a copy for the CPU shares memory", 2, "lifetimes", pooled(copies=False)),
+    Fault("strides in bytes and no sizes", 2, "memory", _describing(strides=lambda p: p.strides, nbytes=lambda p: None)),
+    Fault("strides of the base", 2, "memory", _describing(strides=lambda p: tuple(abs(s) // p.itemsize for s in p.strides))),
+    Fault("storage of a view alone", 2, "memory", _describing(address=lambda p: p.__array_interface__["data"][0])),
+    Fault("size of a view alone", 2, "memory", _describing(nbytes=lambda p: p.nbytes)),
+    Fault("offset lost", 2, "memory", _describing(offset=lambda p: 0)),
+    Fault("size of an element in bits", 2, "memory", _describing(itemsize=lambda p: 8 * p.itemsize)),
     Fault("wrong gradient", 4, "tanh", say(derivatives={"tanh": {"x": lambda g, out: g * (1 - out)}})),
     Fault("gradient not shared at ties", 4, "max", say(derivatives={"max": {"x": _to_all}})),
     Fault("text fails", 5, "print", replace(to_text=_text)),

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 import tripoint as tp
-from tripoint.plugin import Backend, Capabilities, Device, Key, strided
+from tripoint.plugin import Allocator, Backend, Block, Capabilities, Device, Key, strided
+from tripoint.schema import rows
 from tripoint_cuda_cupy import _kernels
 
 Kernels = dict[str, Callable[..., Any]]
@@ -18,10 +19,13 @@ DTYPES = ("bool", "int8", "int32", "int64", "uint8", "float16", "float32", "floa
 
 
 def describe(p: Any) -> dict[str, Any]:
+    owner = p
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
     return {
         "dtype": getattr(tp, p.dtype.name),
-        "address": p.__array_interface__["data"][0],
-        "nbytes": p.nbytes,
+        "address": owner.__array_interface__["data"][0],
+        "nbytes": owner.nbytes,
         "strides": tuple(s // p.itemsize for s in p.strides),
         "readonly": not p.flags.writeable,
     }
@@ -74,13 +78,14 @@ def toy(name: str, spoil: Callable[[Kernels, dict[str, Any]], None] | None = Non
     }
     if spoil is not None:
         spoil(made, said)
-    derivatives, held = said.pop("derivatives", {}), said.pop("held", np.array)
+    derivatives, held, given = said.pop("derivatives", {}), said.pop("held", np.array), said.pop("given", np.array)
     backend = Backend(Device(name), strided, **said)
     scalars = [n for n in _kernels.WITH_SCALARS if n in made]
     backend.kernels(scalars=True, **{n: made[n] for n in scalars})
     backend.kernels(**{n: fn for n, fn in made.items() if n not in scalars})
     for operator, functions in derivatives.items():
-        backend.derivative(operator, args=(f"{name}.strided",), **functions)
+        count = len(rows[operator].operands)
+        backend.derivative(operator, args=(f"{name}.strided",) * count, **functions)
 
     @backend.from_("cpu.strided")
     def there(x: Any, *, target: Key) -> Any:
@@ -88,6 +93,70 @@ def toy(name: str, spoil: Callable[[Kernels, dict[str, Any]], None] | None = Non
 
     @backend.to("cpu.strided")
     def back(x: Any) -> Any:
-        return np.array(x)
+        return given(x)
 
     return backend
+
+
+class Pool(Allocator):
+    """Memory of Python's own, given out again as soon as a block dies."""
+
+    def _alloc(self, nbytes: int) -> bytearray:
+        return bytearray(nbytes)
+
+    def _free(self, block: bytearray) -> None:
+        block.clear()
+
+
+class Ram:
+    """An array in a block; whoever loses the block loses the memory."""
+
+    def __init__(self, block: Block | None, array: Any) -> None:
+        self.block, self.array = block, array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape  # type: ignore[no-any-return]
+
+
+def pooled(keeps: bool = True, copies: bool = True, owns: bool = True) -> Callable[[Kernels, dict[str, Any]], None]:
+    """The toy with an allocator: views that keep their block, results that own one, and copies that are given away; or not."""
+
+    def spoil(kernels: Kernels, said: dict[str, Any]) -> None:
+        pool = Pool()
+
+        def hold(x: Any) -> Ram:
+            x = np.asarray(x)
+            block = pool.allocate(x.nbytes)
+            array = np.ndarray(x.shape, x.dtype, block.raw)
+            array[...] = x
+            return Ram(block if owns else None, array)
+
+        def bare(x: Any) -> Any:
+            return [bare(v) for v in x] if isinstance(x, (list, tuple)) else x.array if isinstance(x, Ram) else x
+
+        def boxed(fn: Callable[..., Any]) -> Callable[..., Any]:
+            @wraps(fn)
+            def kernel(*args: Any, **meta: Any) -> Any:
+                out = fn(*[bare(a) for a in args], **meta)
+                if not isinstance(out, (np.ndarray, np.generic)):
+                    return out
+                operands = [a for v in args for a in (v if isinstance(v, (list, tuple)) else [v]) if isinstance(a, Ram)]
+                base = next((a for a in operands if np.may_share_memory(a.array, out)), None)
+                return hold(out) if base is None else Ram(base.block if keeps else None, out)
+
+            return kernel
+
+        for name, fn in kernels.items():
+            kernels[name] = boxed(fn)
+        said |= {
+            "payload": Ram,
+            "coerce": None,
+            "allocator": pool,
+            "held": hold,
+            "given": (lambda x: np.array(x.array)) if copies else (lambda x: x.array),
+            "describe": lambda x: describe(x.array),
+            "aliases": lambda out, x: np.may_share_memory(out.array, x.array),
+        }
+
+    return spoil

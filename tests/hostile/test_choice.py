@@ -68,9 +68,9 @@ print(use(), len([p for p in tp.kernels.points if p.pattern.device == "home"]))
     assert both == "True"
     names = "['blue-home', 'red-home']"
     origins = {line.partition(names)[0].strip() for line in overlaps}
-    assert origins == {"kernels of zeros", "kernels of exp", "point"}
+    assert origins == {"kernels of zeros", "kernels of exp", "point home.strided.plain"}
     assert any("exp_of_blue from blue-home 2.5 at blue_home.py:10" in line for line in overlaps)
-    assert "('warning', True)" in found
+    assert "('error', True)" in found
     assert "note" not in found
     assert blue == "blue {'blue-home'} {'note'}"
     assert red == "red 2"
@@ -147,7 +147,7 @@ def make():
 print(use(make))
 print(use(make))
 tp.plugins.prefer("blue-home")
-print(use(make), [o.preferred for o in tp.plugins.overlaps() if o.what == "layout"])
+print(use(make), [o.preferred for o in tp.plugins.overlaps() if o.what.startswith("layout ")])
 tp.plugins.prefer("red-home")
 print(use(make))
 tp.plugins.block("red-home")
@@ -193,6 +193,116 @@ print(use(lambda: tp.plugins.layer("varnish")), tp.plugins.layers())
     assert none == ("PluginError: no installed plugin provides the layer 'varnish'; installed layers: glaze ('glaze',)")
 
 
+NARROW = """
+from tripoint.plugin import Backend, Pattern, hookimpl
+from red_home import P
+class Narrow:
+    @hookimpl
+    def tripoint_register(self, registry):
+        pattern = Pattern("home", "strided", "float32")
+        POINT
+        registry.kernel("exp", lambda x: P(x.shape, "narrow"), every=pattern)
+backend = Narrow()
+"""
+
+
+@pytest.mark.parametrize("described", [True, False])
+def test_a_narrower_provider_of_a_point_selects_nothing(
+    described: bool, write: Write, run: Run, tmp_path: Path
+) -> None:
+    _owner(write, tmp_path, "red")
+    points = "[tripoint.backends.v1]\nhome.strided.float32 = narrow_home:backend\n"
+    point = "registry.point(pattern, P)" if described else "pass"
+    write(tmp_path, "narrow-home", points, narrow_home=NARROW.replace("POINT", point))
+    out = run(
+        USE
+        + """
+print(use())
+print(sorted({o.what for o in tp.plugins.overlaps()}), {o.distributions for o in tp.plugins.overlaps()})
+print({f.level for f in tp.plugins.findings()})
+whole = lambda: tp.exp(tp.zeros((2,), device="home", dtype="float64"))._payload.by
+print(use(whole))  # which it does not provide
+for who in ("narrow-home", "red-home"):
+    tp.plugins.prefer(who)
+    print(use(), use(whole), {o.preferred for o in tp.plugins.overlaps()})
+tp.plugins.block("narrow-home")
+print(use(), tp.plugins.overlaps())
+""",
+        tmp_path,
+    )
+    error, overlaps, levels, other, narrow, red, alone = out.splitlines()
+    assert error.startswith("AmbiguousKernelError")
+    assert "narrow-home 1.0" in error
+    assert "red-home 1.0" in error
+    what = ["kernels of exp", *["point home.strided.plain"] * described]
+    assert overlaps.startswith(f"{what} ")
+    assert "'narrow-home'" in overlaps
+    assert levels == "{'error'}"
+    assert other == "red"
+    assert narrow == "narrow red {'narrow-home'}"
+    assert red == "red red {'red-home'}"
+    assert alone == "red []"
+
+
+def test_kernels_that_are_preferred_go_before_narrower_ones(write: Write, run: Run, tmp_path: Path) -> None:
+    narrower = """
+from tripoint.plugin import Pattern
+backend.kernels(negative=lambda x: P(x.shape, "red"))
+backend.kernel("negative", args=(Pattern("home", "strided", "floating"),))(lambda x: P(x.shape, "floating"))
+"""
+    _owner(write, tmp_path, "red", after=narrower)
+    fast = """
+from tripoint.plugin import Pattern, hookimpl
+from red_home import P
+class Fast:
+    @hookimpl
+    def tripoint_register(self, registry):
+        registry.kernel("negative", lambda x: P(x.shape, "fast"), every=Pattern("home", "strided"))
+backend = Fast()
+"""
+    write(tmp_path, "fast-home", "[tripoint.kernels.v1]\nhome.strided = fast_home:backend\n", fast_home=fast)
+    program = """
+both = lambda: [tp.negative(tp.zeros((2,), device="home", dtype=d))._payload.by for d in ("float32", "int32")]
+print(use(both))
+tp.plugins.prefer("fast-home")
+print(use(both))
+tp.plugins.prefer("red-home")  # the last word; its own narrower one wins within it
+print(use(both))
+"""
+    assert run(USE + program, tmp_path).splitlines() == [
+        "['floating', 'red']",
+        "['fast', 'fast']",
+        "['floating', 'red']",
+    ]
+
+
+def test_a_name_is_left_to_the_one_that_can_be_used(write: Write, run: Run, tmp_path: Path) -> None:
+    for who in ("red", "blue"):
+        points = f"[tripoint.names.v1]\npaint = {who}_names:paint\n[tripoint.layers.v1]\nglaze = {who}_names:Glaze\n"
+        code = f"from tripoint.plugin import Layer\npaint = '{who}'\nclass Glaze(Layer, below='trace'): who = paint\n"
+        write(tmp_path, f"{who}-names", points, requires=("tripoint",), **{f"{who}_names": code})
+    old = "[tripoint.names.v1]\npaint = old_names:paint\n"
+    write(tmp_path, "old-names", old, requires=("tripoint>=77",), old_names="raise SystemExit\n")
+    program = """
+gets = lambda: tp.paint, lambda: tp.plugins.layer("glaze").who
+print([use(get) for get in gets])
+tp.plugins.block("blue-names")
+print([use(get) for get in gets])
+tp.plugins.unblock("blue-names")
+tp.plugins.prefer("blue-names")
+print([use(get) for get in gets])
+"""
+    red, alone, blue = run(USE + program, tmp_path, env={"TRIPOINT_DISABLE": "blue_names"}).splitlines()
+    assert red == alone == "['red', 'red']"  # one is blocked, one is for another core
+    assert blue == "['blue', 'blue']"
+    # A choice is honoured or refused, and the only one says why it is not there.
+    tail = "print(use(lambda: tp.paint)); tp.plugins.block('red-names'); print(use(lambda: tp.paint))"
+    env = {"TRIPOINT_DISABLE": "blue-names", "TRIPOINT_PREFER": "blue-names"}
+    chosen, both = run(USE + tail, tmp_path, env=env).splitlines()
+    assert chosen == both
+    assert chosen.startswith("PluginNameError: tripoint.paint is provided by blue-names 1.0, which is blocked")
+
+
 def test_a_choice_that_cannot_be_honoured_is_refused(write: Write, run: Run, tmp_path: Path) -> None:
     _owner(write, tmp_path, "red")
     _owner(write, tmp_path, "blue", after="raise OSError('gone')\n")
@@ -225,10 +335,9 @@ print(tp.plugins.preferred)
     )
     assert fast.startswith("PluginError: what prefer('fast-home') asks for is provided by fast-home 1.0, which failed")
     assert nobody.startswith("PluginError: no plugin 'nobody' is installed")
-    assert entry in (
-        "PluginError: home.strided is provided by red-home and by blue-home; name one of them",
-        "PluginError: home.strided is provided by blue-home and by red-home; name one of them",
-    )
+    # Who offers kernels for the point has a say in it, too.
+    assert entry.startswith("PluginError: home.strided is provided by ")
+    assert all(name in entry for name in ("red-home", "blue-home", "fast-home"))
     assert preferred == "[]"
 
 
@@ -255,6 +364,8 @@ print({n: p.state for n, p in tp.plugins.found().items() if n in ("red-home", "t
         "write 'TRIPOINT_DISABLE' if that is meant, or unset it; known: TRIPOINT_DISABLE, TRIPOINT_PREFER, TRIPOINT_TRACE",
         "warning | the environment variable TRIPOINT_VERBOSE means nothing to Tripoint | "
         "unset it; known: TRIPOINT_DISABLE, TRIPOINT_PREFER, TRIPOINT_TRACE",
+        "note | tripoint-blocked 0.1.0 is blocked, so that cpu.blocked cannot be used | "
+        "take it out of TRIPOINT_DISABLE, or say tripoint.plugins.unblock('tripoint-blocked'), where it is wanted",
     ]
     assert "'red-home': 'blocked'" in states
     assert "'tripoint-blocked': 'blocked'" in states

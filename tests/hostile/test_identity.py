@@ -114,6 +114,86 @@ def test_a_plugin_that_is_hidden_by_one_of_its_name_is_a_finding(
     assert "hidden" not in again
 
 
+def test_a_folder_that_is_met_by_two_names_hides_nothing(write: Write, run: Run, tmp_path: Path) -> None:
+    _install(write, tmp_path / "site", "toy_plugin")
+    (tmp_path / "link").symlink_to(tmp_path / "site")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "toy_plugin-1.0.dist-info").symlink_to(tmp_path / "site" / "toy_plugin-1.0.dist-info")
+    path = os.pathsep.join(str(tmp_path / folder) for folder in ("site", "link", "other"))
+    out = run(PROGRAM + "print(use()); print(findings())", tmp_path / "site", env={"PYTHONPATH": path})
+    assert out.splitlines()[0] == "toy_plugin"
+    assert "hidden" not in out
+
+
+METADATA = {
+    "goes on in the next line": (
+        b"Requires-Dist:\n    tripoint>=77\n",
+        "error: toy-plugin 1.0 is broken: it needs tripoint >=77",
+    ),
+    "ends lines as elsewhere": (
+        b"Requires-Dist: tripoint>=77\r\n",
+        "error: toy-plugin 1.0 is broken: it needs tripoint >=77",
+    ),
+    "paints": (b"Requires-Dist: tripoint>=\x1b[31m77\n", "error: toy-plugin 1.0 is broken: it needs tripoint >=77"),
+    "has a body": (b"\nRequires-Dist: tripoint>=77\n", ""),
+}
+
+
+@pytest.mark.parametrize("kind", METADATA)
+def test_metadata_is_read_as_it_is_meant(kind: str, write: Write, run: Run, tmp_path: Path) -> None:
+    lines, said = METADATA[kind]
+    _install(write, tmp_path, "toy_plugin", metadata=b"Name: toy-plugin\nVersion: 1.0\x1b[31m\n" + lines)
+    out = run(PROGRAM + "print(use()); print([f for f in findings() if 'toy' in f])", tmp_path)
+    assert (out.splitlines()[0] == "toy_plugin") is (said == "")
+    assert said in out
+    assert "\x1b" not in out
+
+
+def test_entry_points_that_begin_with_a_mark_are_found_to_be_wrong(write: Write, run: Run, tmp_path: Path) -> None:
+    _install(write, tmp_path, "toy_plugin", points="\ufeff" + POINT)
+    out = run(PROGRAM + "print(use()); print([f for f in findings() if 'toy' in f])", tmp_path)
+    assert "error: toy-plugin ? is broken: its metadata cannot be read" in out
+    assert "nothing in it can be read" in out
+
+
+@pytest.mark.parametrize("kind", ["egg-info", "zip", "no version", "no metadata"])
+def test_other_ways_to_be_installed(kind: str, write: Write, run: Run, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    _install(write, site, "toy_plugin")
+    info = site / "toy_plugin-1.0.dist-info"
+    if kind == "egg-info":
+        (info / "METADATA").rename(info / "PKG-INFO")
+        info.rename(site / "toy_plugin.egg-info")
+    elif kind == "zip":
+        import shutil
+
+        site = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", site))
+    elif kind == "no version":
+        (info / "METADATA").write_text("Name: toy-plugin\n")
+    else:
+        (info / "METADATA").unlink()
+    listed = "[(e['version'], e['state'], e['traceback']) for e in tp.plugins.listed() if e['name'] == 'toy-plugin']"
+    out = run(PROGRAM + f"print(use()); print({listed}, len(tp.plugins.report()) > 9, type(findings()))", site)
+    version = "?" if kind.startswith("no") else "1.0"
+    assert out.splitlines() == ["toy_plugin", f"[('{version}', 'loaded', [])] True <class 'list'>"]
+
+
+def test_folders_whose_names_are_no_text_can_be_printed(write: Write, run: Run, tmp_path: Path) -> None:
+    site = Path(os.fsdecode(os.fsencode(tmp_path) + b"/si\xffte"))
+    try:
+        _install(write, site, "toy_plugin", after="raise OSError('no')\n")
+    except OSError:
+        pytest.skip("this file system has no such names")
+    (site / os.fsdecode(b"odd\xff-1.0.dist-info")).mkdir()
+    (site / os.fsdecode(b"odd\xff-1.0.dist-info") / "entry_points.txt").write_bytes(b"\xff")
+    env = {"PYTHONIOENCODING": "utf-8:strict"}
+    out = run(PROGRAM + "print(use()); print(tp.plugins.report()); print(*findings(), sep='\\n')", site, env=env)
+    assert out.startswith(
+        "PluginError: the device 'toy' is provided by toy-plugin 1.0, which failed to load: OSError: no"
+    )
+    assert "si\\udcffte" in out
+
+
 def test_what_cannot_be_read_is_named_with_its_folder(write: Write, run: Run, tmp_path: Path) -> None:
     _install(write, tmp_path, "toy_plugin", metadata=b"\xff\xfe")
     (tmp_path / "mute-1.0.dist-info").mkdir()
@@ -256,8 +336,16 @@ print(tried(lambda: tp.zeros((2,), device="toy", dtype="int8", layout=tp.layouts
     used, shed, odd, other = out.splitlines()
     assert used == other == "toy_plugin"
     tail = "in the entry points of toy-plugin 1.0, which is loaded and announces no such"
-    assert shed == f"PluginError: the device 'shed' is {tail} device; tell its authors"
-    assert odd == f"PluginError: the layout 'odd' is {tail} layout; tell its authors"
+    brings = "a backend brings its own device as Device(name), and by the name alone means another plugin's"
+    tell = "tell the authors of toy-plugin"
+    assert shed == f"PluginError: the device 'shed' is {tail} device: {brings}; {tell}"
+    assert (
+        odd
+        == f"PluginError: the layout 'odd' is {tail} layout: a backend brings its own layout as Layout(name); {tell}"
+    )
+    found = run(PROGRAM + "use()\nprint([f for f in findings() if 'announce' in f])\n", tmp_path)
+    assert "warning: toy-plugin 1.0 names the device 'shed' in its entry points (shed.strided), and does not" in found
+    assert "warning: toy-plugin 1.0 names the layout 'odd' in its entry points (toy.odd), and does not" in found
 
 
 NAMES = [

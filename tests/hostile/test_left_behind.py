@@ -319,6 +319,143 @@ print(use())
     ]
 
 
+def test_an_interrupt_at_any_line_of_taking_back_leaves_all_or_nothing(write: Write, run: Run, tmp_path: Path) -> None:
+    stated = """
+@composite(namespace="toy")
+def stated(x: tp.Tensor, /) -> tp.Tensor:
+    return x
+derivative(stated, x=lambda g: g)
+"""
+    _install(write, tmp_path, TOY + stated)
+    out = run(
+        PROGRAM
+        + """
+import collections, os, sys
+room = os.path.dirname(tp.plugins.__file__)
+plugin = tp.plugins.found()["toy-plugin"]
+def now():
+    state, operators, attributes = tables()
+    out = [sorted(operators), attributes]
+    for table in state:
+        groups = table.values() if isinstance(table, dict) else [tuple(table)]
+        entries = [e for group in groups for e in (group if isinstance(group, tuple) else (group,))]
+        out.append(sorted(str(getattr(e, "origin", e[1:] if isinstance(e, tuple) else e)) for e in entries))
+    return out
+nothing = now()
+use()
+whole = now()
+seen, at = collections.Counter(), 0
+while True:
+    at += 1
+    count = iter(range(1, 10**6))
+    def stop(frame, event, _):
+        if not frame.f_code.co_filename.startswith(room): return None
+        if event == "line" and next(count) == at: raise KeyboardInterrupt
+        return stop
+    use()
+    assert now() == whole
+    sys.settrace(stop)
+    try:
+        tp.plugins.unregister("toy-plugin"); stopped = False
+    except KeyboardInterrupt:
+        stopped = True
+    finally:
+        sys.settrace(None)
+    have = now()
+    state = "whole" if have == whole else "nothing" if have == nothing else "part"
+    seen[state, plugin.state, use() == (2,), now() == whole] += 1
+    if not stopped: break
+print(sorted(seen), at > 100)
+""",
+        tmp_path,
+    )
+    assert out == "[('nothing', 'found', True, True), ('whole', 'loaded', True, True)] True\n"
+
+
+CODE = """
+import os, signal
+def alarm(*given, **words): os.kill(os.getpid(), signal.SIGTERM); return given[0]
+backend.kernel("sin")(lambda x: alarm(x))
+backend.kernel("add_")(lambda x, y: alarm(x))
+backend.to("cpu.strided")(lambda x: alarm(x))
+backend.kernels(ones=lambda *, shape: P(shape), multiply=lambda a, b: a)
+backend.derivative("exp", args=("toy.strided",), x=lambda g: alarm(g))
+class Loud(Layer, below="trace"):
+    def __call__(self, op, call_next, args, meta): return alarm(call_next(args, meta))
+@composite(namespace="toy")
+def parts(x: tp.Tensor, /) -> tp.Tensor:
+    return alarm(x)
+"""
+USES = {
+    "kernel": "tp.sin(x)",
+    "write": "x.__iadd__(x)",
+    "conversion": "x.to('cpu')",
+    "derivative": "tp.exp(w).backward(tp.ones((2,), device='toy'))",
+    "layer": "within(toy_plugin.Loud(), lambda: tp.exp(x))",
+    "operator": "toy_plugin.parts(x)",
+    "attribute": "x.shape",
+}
+
+
+@pytest.mark.parametrize("raised", ["SystemExit(7)", "KeyboardInterrupt"])
+def test_what_a_signal_handler_raises_within_a_call_is_the_programs(
+    raised: str, write: Write, run: Run, tmp_path: Path
+) -> None:
+    shape = "def __init__(self, shape): self.size, self.loud = shape, False\n    @property\n    def shape(self):\n"
+    shape += "        return alarm(self.size) if self.loud else self.size"
+    module = TOY.replace("def __init__(self, shape): self.shape = shape", shape) + CODE
+    _install(write, tmp_path, module)
+    program = f"""
+import signal
+def leave(*_): raise {raised}
+signal.signal(signal.SIGTERM, leave)
+def within(layer, call):
+    with layer: return call()
+x = tp.zeros((2,), device="toy")
+w = tp.zeros((2,), device="toy").requires_grad_()
+import toy_plugin
+calls = {{{", ".join(f"{what!r}: lambda: {text}" for what, text in USES.items())}}}
+for what, call in calls.items():
+    x._payload.loud = what == "attribute"
+    for _ in range(2):  # the call that is checked, and the next
+        try:
+            print(what, call())
+        except BaseException as error:
+            print(what, repr(error), error.__cause__)
+"""
+    said = raised if "(" in raised else f"{raised}()"
+    assert run(PROGRAM + program, tmp_path).splitlines() == [f"{what} {said} None" for what in USES for _ in range(2)]
+
+
+def test_what_ends_the_program_is_its_own_where_its_own_code_raises_it(write: Write, run: Run, tmp_path: Path) -> None:
+    _install(write, tmp_path, TOY + CODE)
+    program = """
+from tripoint.plugin import Backend, Device, Layer, composite, derivative, register, strided
+class P:
+    def __init__(self, shape): self.shape = shape
+mine = Backend(Device("mine"), strided, payload=P)
+mine.kernels(zeros=lambda *, shape: P(shape), exp=lambda x: exit(3))
+register(mine)
+class Stop(Layer, below="trace"):
+    def __call__(self, op, call_next, args, meta): exit(4)
+class Through(Layer, below="trace"):
+    def __call__(self, op, call_next, args, meta): return call_next(args, meta)
+@composite(namespace="mine")
+def parts(x: tp.Tensor, /) -> tp.Tensor:
+    exit(5)
+x, y = tp.zeros((2,), device="mine"), tp.zeros((2,), device="toy")
+def within(layer, call):
+    with layer: return call()
+stopped, through = lambda: within(Stop(), lambda: tp.exp(y)), lambda: within(Through(), lambda: tp.exp(x))
+for call in (lambda: tp.exp(x), stopped, through, lambda: parts(y)):
+    try:
+        call()
+    except SystemExit as left:
+        print(left.code)
+"""
+    assert run(PROGRAM + program, tmp_path).split() == ["3", "4", "3", "5"]
+
+
 def test_what_a_signal_handler_of_the_plugin_raises_is_the_plugins(write: Write, run: Run, tmp_path: Path) -> None:
     handler = "import os, signal\ndef leave(*_): raise SystemExit(7)\nsignal.signal(signal.SIGTERM, leave)\n"
     _install(write, tmp_path, handler + "os.kill(os.getpid(), signal.SIGTERM)\nfor _ in range(9): pass\n" + TOY)

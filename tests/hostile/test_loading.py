@@ -219,11 +219,11 @@ def test_a_commit_that_is_interrupted_is_undone(write: Write, run: Run, tmp_path
         + """
 from tripoint.plugins import registry
 before = tables()
-real = registry.answer
+real = registry.declare_attributes
 def interrupted():
-    registry.answer = real
+    registry.declare_attributes = real
     raise KeyboardInterrupt
-registry.answer = interrupted  # the last thing that a commit does
+registry.declare_attributes = interrupted  # the last thing that a commit does
 try:
     use("vault")
 except KeyboardInterrupt:
@@ -274,10 +274,11 @@ real, opened = builtins.open, []
 sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
 import tripoint as tp
 names, layouts = tp.plugins.device_names(), tp.plugins.layout_names()
-tp.plugins.report(); tp.plugins.listed(); tp.plugins.findings(); tp.plugins.names(); tp.plugins.dtype_names()
+tp.plugins.report(); tp.plugins.listed(); tp.plugins.names(); tp.plugins.dtype_names()
 print(len([n for n in names if n.startswith("sleepy")]), len([n for n in layouts if n.startswith("lay")]))
 reads = [name for name in opened if "sleepy_" in name]
 print(len(reads), {name.rpartition("/")[2] for name in reads})
+tp.plugins.findings()  # reads what the plugins need and where their files are, too
 print(tp.asarray([1.0, 2.0]).sum().item(), [m for m in sys.modules if m.startswith("sleepy")])
 """,
         tmp_path,
@@ -328,6 +329,62 @@ print(tables() == before)
     # Every table but that of disputed names.
     expected = ["(1, 2, 3)", "[0, 1, 2, 3, 4, 5, 6] True True", *["True found", "(1, 2, 3) True"] * 2, "True"]
     assert out.splitlines() == expected
+
+
+def test_operators_of_a_plugin_come_and_go_with_it(write: Write, run: Run, tmp_path: Path) -> None:
+    stated = """
+from tripoint.plugin import rules
+@composite(namespace="DEVICE", dtype=rules.promoted(), shape=rules.same)
+def stated(x: tp.Tensor, /) -> tp.Tensor:
+    return tp.exp(x)
+derivative(stated, x=lambda g: g * 7.0)
+"""
+    _install(write, tmp_path, "vault", after=stated)
+    # Another plugin's kernel of that operator, and its derivative: they wait while the operator is gone.
+    more = """
+import vault_plugin
+backend.kernel(vault_plugin.stated)(lambda x: P(x.shape))
+"""
+    _install(write, tmp_path, "other", after=more)
+    out = run(
+        TABLES
+        + """
+x = tp.asarray([1.0]).requires_grad_()
+tp.sum(tp.exp(x)).backward()
+x.grad = None
+before = tables()
+print(use("vault"), "vault::stated" in rows)
+from vault_plugin import stated
+for take, back in (
+    (tp.plugins.unregister, lambda name: use("vault")),
+    (tp.plugins.block, tp.plugins.unblock),
+):
+    take("vault-plugin")
+    print(tables() == before, "vault::stated" in rows, "vault::stated" in tp.ops(), stated(tp.zeros((2,), device="meta")).shape)
+    try:  # of what is gone nothing counts, and what is left says so
+        tp.sum(stated(x)).backward()
+        print("went through its parts", round(x.grad.item(), 3))
+    except tp.errors.TripointError as error:
+        print(type(error).__name__, error)
+    x.grad = None
+    back("vault-plugin")
+    print("vault::stated" in rows, use("vault"))
+    tp.sum(stated(x)).backward()
+    print(x.grad.item())
+    x.grad = None
+use("other")
+tp.plugins.unregister("vault-plugin")
+print([k.operator for k in tp.plugins.waiting_kernels()], tp.plugins.found()["other-plugin"].state)
+print(use("vault"), tp.plugins.waiting_kernels(), stated(tp.zeros((2,), device="other")).shape)
+""",
+        tmp_path,
+    )
+    used, *rest = out.splitlines()
+    assert used == "(2,) True"
+    once = ["True False False (2,)", "went through its parts 2.718", "True (2,)", "7.0"]
+    assert rest[:8] == once * 2
+    assert rest[8] == "['vault::stated'] loaded"
+    assert rest[9] == "(2,) [] (2,)"
 
 
 def test_the_same_distribution_twice_is_no_change(write: Write, run: Run, tmp_path: Path) -> None:

@@ -368,6 +368,205 @@ if "vault-plugin" in tp.plugins.found():
     assert out[1:] == ["False False False", "[]"]
 
 
+# Packages of several modules ---------------------------------------------------------------------------------------------
+
+PACKAGE = {
+    "__init__": TOY.replace('by="WORD"', "by=None").replace("self.by = shape, by", "self.by = shape, WORD")
+    + "from vault_plugin.words import WORD\nimport vault_plugin.last\n",
+    "words": "WORD = 'one'\n",
+    "last": "",
+}
+INSTALL = """
+import os, shutil, sys
+SITE = SITE_FOLDER
+def install(version, **files):
+    for name in os.listdir(SITE):
+        shutil.rmtree(os.path.join(SITE, name))
+    if not version: return tp.plugins.rescan()
+    for folder, contents in (("vault_plugin", {f"{n}.py": t for n, t in files.items()}), (
+        f"vault_plugin-{version}.dist-info",
+        {"METADATA": f"Name: vault-plugin\\nVersion: {version}\\n", "entry_points.txt": POINT},
+    )):
+        os.makedirs(os.path.join(SITE, folder))
+        for name, text in contents.items():
+            with open(os.path.join(SITE, folder, name), "w") as file: file.write(text)
+    tp.plugins.rescan()
+def listed():
+    return [(e["version"], e["installed"], e["state"]) for e in tp.plugins.listed() if e["name"] == "vault-plugin"]
+def findings():
+    return [f.what for f in tp.plugins.findings() if "vault" in f.what]
+def loaded():
+    return sorted(m for m in sys.modules if m.partition(".")[0] == "vault_plugin")
+PACKAGE, POINT = PACKAGE_FILES, POINT_TEXT
+"""
+
+
+def _program(site: Path, body: str) -> str:
+    site.mkdir()
+    filled = INSTALL.replace("SITE_FOLDER", repr(str(site))).replace("PACKAGE_FILES", repr(PACKAGE))
+    # Bytecode is told from its source by the second; these sources follow one another faster.
+    return "import sys\nsys.dont_write_bytecode = True\n" + USE + filled.replace("POINT_TEXT", repr(POINT)) + body
+
+
+def test_a_broken_package_is_upgraded_as_a_whole(run: Run, tmp_path: Path) -> None:
+    out = run(
+        _program(
+            tmp_path / "site",
+            """
+install("1.0", **{**PACKAGE, "last": "raise OSError('old')"})
+print(use()[:11], loaded())
+install("2.0", **{**PACKAGE, "words": "WORD = 'two'"})
+print(use(), listed(), loaded())
+""",
+        ),
+        tmp_path / "site",
+    )
+    broken, mended = out.splitlines()
+    assert broken == "PluginError ['vault_plugin.words']"  # as Python leaves it
+    assert mended == ("two [('2.0', '2.0', 'loaded')] ['vault_plugin', 'vault_plugin.last', 'vault_plugin.words']")
+
+
+def test_a_broken_package_that_is_mended_in_place_is_imported_as_a_whole(run: Run, tmp_path: Path) -> None:
+    out = run(
+        _program(
+            tmp_path / "site",
+            """
+install("1.0", **{**PACKAGE, "last": "raise OSError('old')"})
+print(use()[:11])
+for name, text in {**PACKAGE, "words": "WORD = 'mended'"}.items():
+    with open(os.path.join(SITE, "vault_plugin", f"{name}.py"), "w") as file: file.write(text)
+print(use()[:11])
+tp.plugins.unblock("vault-plugin")
+print(use(), listed())
+""",
+        ),
+        tmp_path / "site",
+    )
+    assert out.splitlines() == ["PluginError", "PluginError", "mended [('1.0', '1.0', 'loaded')]"]
+
+
+def test_a_loaded_package_is_upgraded_in_one_process_when_it_is_taken_back(run: Run, tmp_path: Path) -> None:
+    out = run(
+        _program(
+            tmp_path / "site",
+            """
+install("1.0", **PACKAGE)
+old = tp.zeros((2,), device="vault")
+install("2.0", **{**PACKAGE, "words": "WORD = 'two'"})
+print(use(), listed(), findings())
+tp.plugins.unregister("vault-plugin")
+print(use(), listed())  # not asked for yet
+tp.plugins.unregister("vault-plugin"); tp.plugins.rescan()
+print(loaded(), use(), listed(), findings())
+print(old.shape, old._payload.by, type(old._payload) is type(tp.zeros((2,), device="vault")._payload))
+""",
+        ),
+        tmp_path / "site",
+    )
+    running, again, new, old = out.splitlines()
+    assert running == (
+        "one [('1.0', '2.0', 'loaded')] ['vault-plugin 1.0 is running, and version 2.0 of it is installed']"
+    )
+    assert again == "one [('1.0', '2.0', 'loaded')]"
+    assert new == "[] two [('2.0', '2.0', 'loaded')] []"
+    assert old == "(2,) one False"
+
+
+def test_a_package_is_uninstalled_and_installed_again_in_one_process(run: Run, tmp_path: Path) -> None:
+    out = run(
+        _program(
+            tmp_path / "site",
+            """
+install("1.0", **PACKAGE)
+print(use())
+install("")
+print(use(), findings())
+tp.plugins.unregister("vault-plugin"); tp.plugins.rescan()
+print(use()[:11], listed(), loaded())
+install("3.0", **{**PACKAGE, "words": "WORD = 'three'"})
+print(use(), listed(), findings())
+""",
+        ),
+        tmp_path / "site",
+    )
+    one, still, gone, three = out.splitlines()
+    assert one == "one"
+    assert still == "one ['vault-plugin 1.0 is running, and it has been uninstalled']"
+    assert gone == "DeviceError [] []"
+    assert three == "three [('3.0', '3.0', 'loaded')] []"
+
+
+def test_what_a_program_imports_by_itself_is_running_too(run: Run, tmp_path: Path) -> None:
+    out = run(
+        _program(
+            tmp_path / "site",
+            """
+own = "from tripoint.plugin import composite, register\\n@composite(namespace='vault')\\n"
+own += "def stated(x: 'Tensor', /) -> 'Tensor': return x\\nregister(backend)\\n"
+install("1.0", **{**PACKAGE, "__init__": PACKAGE["__init__"] + own})
+import vault_plugin
+install("2.0", **PACKAGE)
+print(listed(), findings(), "vault::stated" in tp.schema.rows, vault_plugin is sys.modules["vault_plugin"])
+tp.plugins.unregister("vault-plugin"); tp.plugins.rescan()
+print(listed(), findings(), "vault::stated" in tp.schema.rows, use())
+""",
+        ),
+        tmp_path / "site",
+    )
+    running, new = out.splitlines()
+    assert running == (
+        "[('1.0', '2.0', 'found')] ['vault-plugin 1.0 is running, and version 2.0 of it is installed'] True True"
+    )
+    assert new == "[('2.0', '2.0', 'found')] [] False one"
+
+
+def test_plugins_that_share_a_package_keep_what_is_their_own(write: Write, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "acme").mkdir()
+    op = """
+from tripoint.plugin import composite
+@composite(namespace="acme")
+def WHO(x: "Tensor", /) -> "Tensor":
+    return x
+"""
+    for who in ("red", "blue"):
+        points = f"[tripoint.backends.v1]\n{who}.strided = acme.{who}:backend\n"
+        write(tmp_path, f"acme-{who}", points)
+        code = (TOY.replace("vault", who) + op).replace("WHO", who).replace("WORD", who)
+        (tmp_path / "acme" / f"{who}.py").write_text(code)
+    # The red one needs the blue one, as a helper, and fails.
+    (tmp_path / "acme" / "red.py").write_text(
+        "import acme.blue\n" + code.replace("blue", "red") + "raise OSError('no')\n"
+    )
+    out = run(
+        """
+import sys
+import tripoint as tp
+from tripoint.schema import rows
+def use(device):
+    try:
+        return tp.zeros((2,), device=device)._payload.by
+    except tp.errors.TripointError as error:
+        return type(error).__name__
+print([tp.plugins.plugin_named(m).name for m in ("acme.red", "acme.blue", "acme.blue.deep")], tp.plugins.plugin_named("acm"))
+print(use("red"), "acme::blue" in rows, "acme::red" in rows)
+print(use("blue"), "acme::blue" in rows, tp.plugins.plugin_named("tripoint.meta").name)
+blue = sys.modules["acme.blue"]
+tp.plugins.unblock("acme-red")
+print(use("red"), use("blue"), blue is sys.modules["acme.blue"])
+tp.plugins.block("acme-blue")
+print(use("blue"), "acme::blue" in rows)
+""",
+        tmp_path,
+    )
+    assert out.splitlines() == [
+        "['acme-red', 'acme-blue', 'acme-blue'] None",
+        "PluginError True False",
+        "blue True tripoint",
+        "PluginError blue True",
+        "PluginError False",
+    ]
+
+
 # The page --------------------------------------------------------------------------------------------------------------
 
 

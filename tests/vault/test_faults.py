@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 import tripoint as tp
-from tripoint.errors import AsyncError, OutOfMemoryError
+from tripoint.errors import ArgumentError, AsyncError, DeviceError, OutOfMemoryError, ScalarRangeError
 
 WORDS = (
     "vault:0: the kernel of exp failed after its call had returned: RuntimeError: an injected fault; "
@@ -178,3 +178,36 @@ def test_out_of_memory_is_no_async_error(vault: ModuleType) -> None:
     with vault.out_of_memory(), pytest.raises(OutOfMemoryError):
         tp.ones((1000, 1000), device="vault")
     tp.synchronize()
+
+
+def test_a_fault_that_would_never_come_is_refused(vault: ModuleType) -> None:
+    for operator, more in [("expp", {}), ("exp", {"at": 0}), ("exp", {"at": 1.5})]:
+        with pytest.raises((ArgumentError, ScalarRangeError), match="failing: "), vault.failing(operator, **more):
+            pass
+    for device in ("cpu", "vaults", "vault:x", "vault:-1"):
+        with pytest.raises(DeviceError, match="is no vault"), vault.out_of_memory(device):
+            pass
+    with pytest.raises(DeviceError, match="there is no vault:7"):
+        vault.lose("vault:7", "it never was")
+
+
+def test_each_failure_is_told_where_it_is_waited_for(vault: ModuleType) -> None:
+    """Of two streams each tells its own, the default one and another device nothing; and reading tells once more."""
+    x, y = tp.ones((3,), device="vault:0"), tp.ones((3,), device="vault:1")
+    s, t = tp.Stream("vault"), tp.Stream("vault")
+    tp.synchronize()
+    with vault.failing("exp"), tp.stream(s):
+        first = tp.exp(x)
+    with vault.failing("sin"), tp.stream(t):
+        second = tp.sin(x)
+    assert (x.tolist(), (y + 1).tolist()) == ([1, 1, 1], [2, 2, 2])
+    tp.synchronize("vault:1")
+    with pytest.raises(AsyncError, match="the kernel of sin"):
+        t.synchronize()
+    with pytest.raises(AsyncError, match="the kernel of exp"):
+        tp.synchronize("vault:0")
+    for wait in (s.synchronize, t.synchronize, tp.synchronize):
+        wait()
+    for damaged, name in ((first, "exp"), (second, "sin")):
+        with pytest.raises(AsyncError, match=f"the kernel of {name}"):
+            damaged.tolist()

@@ -44,6 +44,7 @@ def test_what_is_counted() -> None:
         "blocks": 1,
         "allocations": before["allocations"] + 1,
         "capacity": 64 * MIB,
+        "largest": 64 * MIB - 4096,
     }
     assert tp.memory.stats("vault:1").counts["live"] == 0
     del x
@@ -203,6 +204,7 @@ def test_memory_in_pieces() -> None:
     mine = [tp.empty((8 * MIB,), dtype="int8", device="vault") for _ in range(8)]
     del mine[::2]
     tp.memory.empty_cache("vault")
+    assert (count("capacity") - count("reserved"), count("largest")) == (32 * MIB, 8 * MIB)
     with pytest.raises(OutOfMemoryError) as caught:
         tp.empty((12 * MIB,), dtype="int8", device="vault")
     assert str(caught.value).splitlines() == [

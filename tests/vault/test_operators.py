@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -272,8 +274,67 @@ def test_dtypes_that_a_vault_has_not(dtype: str) -> None:
         lambda: tp.arange(3, dtype=dtype, device="vault"),
     ]
     for attempt in tries:
-        with pytest.raises(DTypeError, match=f"a vault has no {dtype}: .* float32"):
+        with pytest.raises(DTypeError, match=f"vault:0 has no {dtype}; it has bool, .*float32: name one"):
             attempt()
+
+
+def test_python_numbers_and_promotion_never_ask_for_float64() -> None:
+    ones, ints = tp.ones((2,), device="vault"), tp.ones((2,), dtype="int64", device="vault")
+    made = [
+        1.5 + ones,
+        ints + 1.5,
+        ints / ints,
+        tp.exp(ints),
+        tp.mean(ints),
+        ints + ones,
+        tp.asarray([1.5], device="vault"),
+    ]
+    assert {x.dtype.name for x in made} == {"float32"}
+    tp.set_default_dtype("float64")
+    try:
+        assert (1.5 + ones).dtype == "float32"
+        half = tp.ones((2,), dtype="float16", device="vault")
+        assert (half * 2.5).dtype == "float16"
+        for attempt in (lambda: ints / ints, lambda: ints + 1.5, lambda: tp.ones((2,), device="vault")):
+            with pytest.raises(DTypeError, match="vault:0 has no float64"):
+                attempt()
+    finally:
+        tp.set_default_dtype("float32")
+    with tp.fallback("allow"), pytest.raises(DTypeError, match="vault:0 has no float64"):
+        ones.sum(dtype="float64")  # what a kernel refuses is no reason to compute elsewhere
+    tp.synchronize("vault")
+
+
+_PARTS: dict[str, Callable[..., Any]] = {
+    "whole": lambda x: x,
+    "transposed": lambda x: tp.permute_dims(x, (2, 0, 1)),
+    "backwards": lambda x: x[:, ::-1, 1::2],
+    "an offset": lambda x: x[1:, 2:, :],
+    "no axes": lambda x: x[0, 1, 2],
+    "empty": lambda x: x[:, 0:0],
+    "repeated": lambda x: tp.broadcast_to(x[0, 0, :1], (3, 4)),
+}
+
+
+@pytest.mark.parametrize("part", _PARTS)
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "float32"])
+def test_views_move_between_devices_and_through_pickles(part: str, dtype: str) -> None:
+    array = (np.arange(24).reshape(2, 3, 4) % 7).astype(dtype)
+    take = _PARTS[part]
+    here = take(tp.asarray(array.copy()))
+    there = take(tp.asarray(array, device="vault:0"))
+    moved = {
+        "cpu": there.to("cpu"),
+        "vault:0": here.to("vault:0"),
+        "vault:1": there.to("vault:1"),
+        "vault:0 ": there.to("vault:1").to("vault:0", non_blocking=True),
+        "vault:0  ": pickle.loads(pickle.dumps(there)),
+        "vault:0   ": copy.deepcopy(there),
+    }
+    for device, x in moved.items():
+        assert (str(x.device), x.shape, x.dtype.name) == (device.strip(), here.shape, dtype)
+        assert x.tolist() == here.tolist()
+        assert not tp.shares_memory(x, there)
 
 
 def test_float64_comes_by_way_of_float32() -> None:
@@ -350,3 +411,24 @@ def test_two_vaults_and_the_cpu_are_three_places() -> None:
     assert w.grad.device == "cpu"
     assert (w.grad.numpy() == 3).all()
     assert tp.explain(tp.to, x, device="vault:1").resolution.steps[0][0].origin.function == "peer"
+
+
+def test_astype_goes_to_another_device_and_its_gradient_comes_back() -> None:
+    w = tp.asarray([1.0, 2.0, 3.0]).requires_grad_()
+    y = tp.astype(w, "float16", device="vault")
+    assert str(y.device) == "vault:0"
+    assert y.dtype is tp.float16
+    assert tp.astype(y, "float16", copy=False, device="vault") is y
+    ((y * y).sum().to("cpu") + w.sum()).backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == [3.0, 5.0, 7.0]
+    assert str(w.grad.device) == "cpu"
+
+
+def test_nothing_and_numbers_of_any_kind_are_as_elsewhere() -> None:
+    with pytest.raises(ShapeError, match="of nothing"):
+        tp.max(tp.zeros((0, 0), device="vault"), axis=0)
+    assert tp.softmax(tp.asarray([True, False]).to("vault")).tolist() == pytest.approx([0.7310586, 0.2689414], rel=1e-6)
+    assert tp.softmax(tp.zeros((2, 0), device="vault"), axis=1).shape == (2, 0)
+    assert tp.logical_and(tp.ones((2,), device="vault"), 1j).tolist() == [True, True]
+    assert tp.mean(tp.asarray([2**63 - 1] * 3).to("vault")).item() == 2.0**63

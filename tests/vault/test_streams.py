@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -223,3 +225,130 @@ def test_what_is_no_stream() -> None:
         tp.Stream("volt")
     with pytest.raises(DeviceError, match="no vault:9"):
         tp.Stream("vault:9")
+
+
+def _stale_read(vault: ModuleType, ordered: bool) -> list[float]:
+    """What a stream is about to write is read on the default one."""
+    s, y = tp.Stream("vault"), tp.ones((3,), device="vault")
+    tp.synchronize("vault")
+    with vault.held(s):
+        with tp.stream(s):
+            y *= 5
+        z = y + 1
+        if not ordered:
+            streams.current("vault").synchronize()  # it does not wait for the stream that stands still
+    return z.tolist()  # type: ignore[no-any-return]
+
+
+def _early_write(vault: ModuleType, ordered: bool) -> list[float]:
+    """What a stream is about to read is overwritten on the default one."""
+    s, x = tp.Stream("vault"), tp.ones((3,), device="vault")
+    tp.synchronize("vault")
+    with vault.held(s):
+        with tp.stream(s):
+            y = x * 10
+        x += 1
+        if not ordered:
+            streams.current("vault").synchronize()
+    s.synchronize()
+    return y.tolist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(("program", "right", "wrong"), [(_stale_read, 6, 2), (_early_write, 10, 20)])
+def test_without_the_waits_between_streams_results_are_wrong(
+    program: Any, right: float, wrong: float, vault: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tripoint_vault.machine import Queue
+
+    assert program(vault, True) == [right] * 3
+    monkeypatch.setattr(Queue, "wait", lambda self, marker: None)
+    assert program(vault, False) == [wrong] * 3
+
+
+def test_a_pending_download_has_its_elements_behind_the_event_and_not_before(vault: ModuleType) -> None:
+    x = tp.full((1000,), 4, dtype="float32", device="vault")
+    tp.synchronize("vault")
+    with vault.held():
+        x += 1
+        pending = x.to("cpu", non_blocking=True)
+        event = tp.Event("vault")
+        event.record()
+        view = payload(pending)
+        view[:] = -1  # which the copy, still to come, writes over
+        assert not event.query()
+        assert pending.tolist() == [-1] * 1000
+    event.synchronize()
+    assert pending.tolist() == [5] * 1000
+
+
+def test_threads_with_a_stream_each_compute_what_one_would(vault: ModuleType) -> None:
+    shared = tp.asarray(np.linspace(-1, 1, 400, dtype="float32").reshape(20, 20), device="vault")
+    expected, wrong = np.linspace(-1, 1, 400, dtype="float32").reshape(20, 20), []
+
+    def work(seed: int) -> None:
+        random, mine, want = np.random.default_rng(seed), shared, expected
+        with tp.stream(tp.Stream(f"vault:{seed % 2}")):
+            mine = mine.to(f"vault:{seed % 2}")
+            for _ in range(40):
+                scale = float(random.integers(1, 5)) / 4
+                mine, want = tp.tanh(mine @ mine) * scale, np.tanh(want @ want) * np.float32(scale)
+        if not np.allclose(mine.to("cpu").numpy(), want, rtol=1e-3, atol=1e-4):
+            wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_program_ends_with_work_in_its_queues_standing_still_and_failed(run: Any) -> None:
+    out = run(
+        """
+        import tripoint as tp, tripoint_vault as vault
+        s = tp.Stream("vault:1")
+        x = tp.ones((200, 200), device="vault")
+        for _ in range(50):
+            x = x @ x * 0.001
+        with vault.failing("exp"):
+            tp.exp(tp.ones((3,), device="vault"))
+        hold = vault.held(s)
+        hold.__enter__()
+        with tp.stream(s):
+            y = tp.ones((3,), device="vault:1") + 1
+        print("ends")
+        """
+    )
+    assert out == ["ends"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_child_process_is_told_that_the_device_is_not_its_own_and_does_not_wait_for_ever(run: Any) -> None:
+    out = run(
+        """
+        import faulthandler, os, sys, warnings
+        import tripoint as tp, tripoint_vault as vault
+        warnings.simplefilter("ignore")  # Python's own, of threads and forks
+        x, event = tp.ones((3,), device="vault"), tp.Event("vault")
+        with vault.held():
+            later = x + 1
+            event.record()
+            sys.stdout.flush()
+            child = os.fork()
+            if child == 0:
+                faulthandler.dump_traceback_later(60, exit=True)
+                tries = [x.tolist, lambda: x + 1, tp.synchronize, lambda: x.to("cpu"), lambda: tp.ones((1,), device="vault")]
+                for attempt in tries:
+                    try:
+                        attempt()
+                    except tp.errors.DeviceLostError as error:
+                        print("forked" in str(error), "spawn" in str(error))
+                event.synchronize()
+                print(tp.ones((2,), device="vault:1").tolist())  # which the parent never switched on
+                sys.exit(3)
+            status = os.waitpid(child, 0)[1]
+        print(os.waitstatus_to_exitcode(status), later.tolist())
+        """
+    )
+    assert out == [*["True True"] * 5, "[1.0, 1.0]", "3 [2.0, 2.0, 2.0]"]

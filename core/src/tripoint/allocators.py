@@ -7,7 +7,7 @@ the last payload that holds it dies, so views keep it alive and nothing has to b
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from tripoint.errors import ArgumentError, OutOfMemoryError, PluginError, RegistrationError, said, shown, sized, told
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Allocator", "Block"]
 
+_NOBODY: frozenset[Queue] = frozenset()
+
 
 class Block:
     """One piece of memory. Payloads hold it; it goes back to its allocator when nothing does.
@@ -25,6 +27,7 @@ class Block:
         raw: what the author's ``_alloc`` gave.
         nbytes: the bytes asked for.
         reserved: the bytes that it takes of the device, at least ``nbytes``.
+        queue: the queue that it belongs to, or ``None``.
     """
 
     __slots__ = ("__weakref__", "_owner", "_users", "_writer", "nbytes", "queue", "raw", "reserved")
@@ -35,7 +38,7 @@ class Block:
     queue: Queue | None
     _owner: Allocator
     _writer: Queue | None
-    _users: set[Queue]
+    _users: set[Queue] | frozenset[Queue]
 
     def use(self, queue: Queue, *, write: bool = False) -> None:
         """Say that work is about to be queued which reads this memory, or writes it.
@@ -43,6 +46,8 @@ class Block:
         ``queue`` is made to wait for the queue that wrote the memory last; before a write, for every queue that uses it. And
         the memory is not given to anybody else before that work is done, whenever the last tensor dies.
         """
+        if queue is self.queue and queue is self._writer and not self._users:
+            return  # its own queue made it and nobody else has used it
         others: set[Queue | None] = {self._writer}
         if write:
             others |= {self.queue, *self._users}  # which may read on its own queue at any time, unnoted
@@ -50,14 +55,15 @@ class Block:
             if other is not None and other is not queue:
                 queue.wait(other.record())
         if queue is not self.queue:
-            self._users.add(queue)
+            self._users = {queue, *self._users}
         if write:
             self._writer = queue
 
     def __del__(self) -> None:
         owner = self._owner
         owner._gone.append((self.raw, self.nbytes, self.reserved, self.queue, self._users))
-        if self.queue is None:  # else it waits for the next request: a destructor must not touch queues, see below
+        # What is kept anyway waits for the next request, and so does what a queue uses: a destructor must not touch queues.
+        if not owner.caching and self.queue is None:
             owner._tidy()
 
     def __repr__(self) -> str:
@@ -71,18 +77,18 @@ class Allocator:
     is told to the user, or gives ``None``. ``_free(block)`` takes that object back. ``_capacity()`` may say how many bytes
     there are in all, and ``_largest()`` how many the largest free piece has. There is no constructor to call.
 
-    Class attributes:
+    Attributes:
         caching: keep what is freed, by size classes, and give it out again without asking the driver.
         granularity: sizes are rounded up to a multiple of it, and larger ones to a quarter of a power of two.
+        name: whose memory it is, for messages; a Backend says so.
     """
 
     caching: bool = True
     granularity: int = 256
-    #: whose memory it is, for messages; a Backend says so.
     name: str = ""
 
     _lock: Any
-    _gone: deque[tuple[Any, int, int, Queue | None, set[Queue]]]
+    _gone: deque[tuple[Any, int, int, Queue | None, set[Queue] | frozenset[Queue]]]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Everything inherited is set here: an author's ``__init__`` need not call ours."""
@@ -94,7 +100,7 @@ class Allocator:
         made._gone = deque()
         made._waiting = []
         made._cache = {}
-        made._sizes = Counter()
+        made._sizes = {}
         made._limit = None
         made._lost = None
         made._reserved = made._held = made._live = made._peak = made._count = made._wasted = 0
@@ -102,9 +108,9 @@ class Allocator:
 
     _waiting: list[tuple[list[Marker], Any, int, Queue | None]]
     _cache: dict[tuple[Queue | None, int], list[Any]]
-    _sizes: Counter[int]
+    _sizes: dict[int, int]
     _limit: int | None
-    _lost: Exception | None
+    _lost: BaseException | None
     _reserved: int
     _held: int
     _live: int
@@ -139,23 +145,35 @@ class Allocator:
         """
         try:
             with self._alone():
-                self._take_back()
-                raw, size = self._obtain(nbytes, queue)
+                if self._gone or self._waiting:
+                    self._take_back()
+                size = self._rounded(nbytes)
+                kept = self._cache.get((queue, size))
+                if kept:
+                    raw = kept.pop()
+                else:
+                    raw, size = self._obtain(nbytes, size)
                 block = Block()
-                block.raw, block.nbytes, block.reserved = raw, nbytes, size
-                block._owner, block.queue, block._writer, block._users = self, queue, queue, set()
+                block.raw = raw
+                block.nbytes = nbytes
+                block.reserved = size
+                block._owner = self
+                block.queue = block._writer = queue
+                block._users = _NOBODY
                 self._held += size
-                self._live += nbytes
-                self._peak = max(self._peak, self._live)
+                self._live = live = self._live + nbytes
+                if live > self._peak:
+                    self._peak = live
                 self._count += 1
-                self._sizes[nbytes] += 1
+                self._sizes[nbytes] = self._sizes.get(nbytes, 0) + 1
                 return block
         finally:
-            self._tidy()
+            if self._gone:
+                self._tidy()
 
     def stats(self) -> dict[str, int]:
         """Counts: bytes ``live`` in tensors, ``reserved`` of the device, ``cached`` for reuse, ``peak`` of live; ``blocks``
-        alive and ``allocations`` made; and ``limit``, ``capacity`` and ``lost`` where there are any.
+        alive and ``allocations`` made; and ``limit``, ``capacity``, ``largest`` (free piece) and ``lost`` where there are any.
         """
         with self._alone():
             self._take_back()
@@ -164,11 +182,11 @@ class Allocator:
                 "reserved": self._reserved,
                 "cached": self._reserved - self._held,
                 "peak": self._peak,
-                "blocks": self._sizes.total(),
+                "blocks": sum(self._sizes.values()),
                 "allocations": self._count,
             }
-            capacity = self._told("_capacity")
-            for name, value in (("limit", self._limit), ("capacity", capacity), ("lost", self._wasted or None)):
+            device = {"capacity": self._told("_capacity"), "largest": self._told("_largest")}
+            for name, value in {"limit": self._limit, **device, "lost": self._wasted or None}.items():
                 if value is not None:
                     counts[name] = value
             return counts
@@ -226,14 +244,22 @@ class Allocator:
                 self._lock.release()
 
     def _take_back(self) -> None:
-        while self._gone:
-            raw, nbytes, size, queue, users = self._gone.popleft()
+        gone, sizes = self._gone, self._sizes
+        while gone:
+            raw, nbytes, size, queue, users = gone.popleft()
             self._held -= size
             self._live -= nbytes
-            self._sizes[nbytes] -= 1
-            if not self._sizes[nbytes]:
-                del self._sizes[nbytes]
-            self._waiting.append(([user.record() for user in users], raw, size, queue))
+            left = sizes[nbytes] - 1
+            if left:
+                sizes[nbytes] = left
+            else:
+                del sizes[nbytes]
+            if users:
+                self._waiting.append(([user.record() for user in users], raw, size, queue))
+            else:
+                self._keep(raw, size, queue)
+        if not self._waiting:
+            return
         pending = []
         for marks, raw, size, queue in self._waiting:
             if all(mark.query() for mark in marks):
@@ -244,7 +270,11 @@ class Allocator:
 
     def _keep(self, raw: Any, size: int, queue: Queue | None) -> None:
         if self.caching:
-            self._cache.setdefault((queue, size), []).append(raw)
+            kept = self._cache.get((queue, size))
+            if kept is None:
+                self._cache[queue, size] = [raw]
+            else:
+                kept.append(raw)
         else:
             self._give(raw, size, queue)
 
@@ -255,7 +285,11 @@ class Allocator:
         self._reserved -= size
         try:
             self._free(raw)
-        except Exception as error:  # whoever runs now did not cause it: it is counted, and told when memory runs out
+        except KeyboardInterrupt:
+            raise
+        except (
+            BaseException
+        ) as error:  # whoever runs now did not cause it: it is counted, and told when memory runs out
             self._wasted += size
             self._lost = error
 
@@ -272,11 +306,8 @@ class Allocator:
                 self._give(raw, size, queue)
         return before - self._reserved
 
-    def _obtain(self, nbytes: int, queue: Queue | None) -> tuple[Any, int]:
-        size = self._rounded(nbytes)
-        kept = self._cache.get((queue, size))
-        if kept:
-            return kept.pop(), size
+    def _obtain(self, nbytes: int, size: int) -> tuple[Any, int]:
+        """New memory, and its size: that asked for, or where there is none, the bytes that are needed."""
         exact = max(nbytes, 1)
         raw, why = self._ask(size)
         if raw is None and self._drop():
@@ -306,7 +337,9 @@ class Allocator:
         """
         try:
             value = getattr(self, what)()
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise PluginError(f"{self.name}: {what} raised {said(error)}") from error
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
             raise PluginError(f"{self.name}: {what} gives a number of bytes, or None, not {shown(value)}")
@@ -315,8 +348,11 @@ class Allocator:
     def _rounded(self, nbytes: int) -> int:
         if not self.caching:
             return max(nbytes, 1)
-        step = max(self.granularity, 1 << max((nbytes - 1).bit_length() - 3, 0))
-        return max(-(-nbytes // step), 1) * step
+        step = self.granularity
+        if nbytes <= step:
+            return step
+        step = max(step, 1 << max((nbytes - 1).bit_length() - 3, 0))
+        return -(-nbytes // step) * step
 
     def _exhausted(self, nbytes: int, why: str) -> OutOfMemoryError:
         """The error, with advice only where it applies."""
@@ -331,7 +367,7 @@ class Allocator:
         held = sorted(self._sizes.items(), key=lambda pair: -pair[0] * pair[1])[:3]
         lines = [f"{self.name}: out of memory: {sized(nbytes)} wanted" + f" ({nbytes} bytes)" * (nbytes > 1023)]
         counts = [
-            f"in use {sized(self._live)} in {self._sizes.total()} blocks",
+            f"in use {sized(self._live)} in {sum(self._sizes.values())} blocks",
             f"cached {sized(self._reserved - self._held)}",
             f"limit {sized(self._limit)}" if self._limit is not None else "no limit set",
         ]

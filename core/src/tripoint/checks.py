@@ -53,18 +53,18 @@ def _name(operator: Operator) -> str:
     return row.name if row is not None else getattr(operator, "__name__", repr(operator))
 
 
-def _given(arguments: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in arguments.items() if value is not None}
-
-
 def shape(operator: Operator, wanted: tuple[int | None, ...], /, **arguments: Any) -> None:
     """Each argument has the shape ``wanted``, in which ``None`` stands for any size.
 
     Raises:
         ShapeError: another number of axes, or another size.
     """
-    for name, value in _given(arguments).items():
+    for name, value in arguments.items():
+        if value is None:
+            continue
         have = tuple(value.shape)
+        if have == wanted:
+            continue
         if len(have) != len(wanted) or any(w not in (None, h) for w, h in zip(wanted, have, strict=True)):
             said = ", ".join("any" if w is None else str(w) for w in wanted) + "," * (len(wanted) == 1)
             raise ShapeError(f"{_name(operator)}: {name} has shape {have}; it must be ({said})")
@@ -77,7 +77,9 @@ def ndim(operator: Operator, least: int, most: int | None = None, /, **arguments
         ShapeError: fewer or more.
     """
     top = least if most is None else most
-    for name, value in _given(arguments).items():
+    for name, value in arguments.items():
+        if value is None:
+            continue
         have = tuple(value.shape)
         if not least <= len(have) <= top:
             span = str(least) if top == least else f"{least} to {top}"
@@ -91,11 +93,20 @@ def dtype(operator: Operator, wanted: DType | DTypeClass | Iterable[DType | DTyp
         DTypeError: it is none of these.
     """
     options: tuple[Any, ...] = (wanted,) if isinstance(wanted, (DType, DTypeClass)) else tuple(wanted)
-    for name, value in _given(arguments).items():
+    for name, value in arguments.items():
+        if value is None:
+            continue
         have = value if isinstance(value, DType) else as_dtype(value.dtype)
-        if not any(have in w if isinstance(w, DTypeClass) else have == w for w in options):
+        if not _among(have, options):
             names = " or ".join(w.name for w in options)
             raise DTypeError(f"{_name(operator)}: {name} is {have}; it must be {names}; convert with .to(dtype=...)")
+
+
+def _among(have: DType, options: tuple[Any, ...]) -> bool:
+    for option in options:
+        if option is have:  # mostly; to compare dtypes in Python costs more than all of this
+            return True
+    return any(have in w if isinstance(w, DTypeClass) else have == w for w in options)
 
 
 def device(operator: Operator, wanted: str, /, **arguments: Any) -> None:
@@ -104,8 +115,8 @@ def device(operator: Operator, wanted: str, /, **arguments: Any) -> None:
     Raises:
         DeviceError: it is elsewhere.
     """
-    for name, value in _given(arguments).items():
-        if value.device.type != wanted:
+    for name, value in arguments.items():
+        if value is not None and value.device.type != wanted:
             raise DeviceError(
                 f"{_name(operator)}: {name} is on {value.device}; it must be on {wanted}; move it with .to({wanted!r})"
             )
@@ -117,8 +128,8 @@ def layout(operator: Operator, wanted: object, /, **arguments: Any) -> None:
     Raises:
         LayoutError: it has another.
     """
-    for name, value in _given(arguments).items():
-        if value.layout != wanted:
+    for name, value in arguments.items():
+        if value is not None and value.layout != wanted:
             raise LayoutError(
                 f"{_name(operator)}: {name} has the layout {value.layout}; it must be {wanted}; "
                 f"convert with .to(layout={str(wanted)!r})"
@@ -126,10 +137,11 @@ def layout(operator: Operator, wanted: object, /, **arguments: Any) -> None:
 
 
 def _same(operator: Operator, what: str, found: dict[str, Any], error: type[Exception], hint: str) -> None:
-    first = next(iter(found.values()), None)
-    if any(value != first for value in found.values()):
-        listed = ", ".join(f"{name}: {value}" for name, value in found.items())
-        raise error(f"{_name(operator)}: the {what}s of the arguments must be equal ({listed}){hint}")
+    first, *others = found.values() or (None,)
+    for value in others:
+        if value is not first and value != first:
+            listed = ", ".join(f"{name}: {value}" for name, value in found.items())
+            raise error(f"{_name(operator)}: the {what}s of the arguments must be equal ({listed}){hint}")
 
 
 def same_shape(operator: Operator, /, **arguments: Any) -> None:
@@ -138,7 +150,7 @@ def same_shape(operator: Operator, /, **arguments: Any) -> None:
     Raises:
         ShapeError: they differ.
     """
-    _same(operator, "shape", {n: tuple(v.shape) for n, v in _given(arguments).items()}, ShapeError, "")
+    _same(operator, "shape", {n: tuple(v.shape) for n, v in arguments.items() if v is not None}, ShapeError, "")
 
 
 def same_dtype(operator: Operator, /, **arguments: Any) -> None:
@@ -147,7 +159,7 @@ def same_dtype(operator: Operator, /, **arguments: Any) -> None:
     Raises:
         DTypeError: they differ.
     """
-    found = {n: v.dtype for n, v in _given(arguments).items()}
+    found = {n: v.dtype for n, v in arguments.items() if v is not None}
     _same(operator, "dtype", found, DTypeError, "; convert with .to(dtype=...)")
 
 
@@ -157,7 +169,7 @@ def same_layout(operator: Operator, /, **arguments: Any) -> None:
     Raises:
         LayoutError: they differ.
     """
-    found = {n: v.layout for n, v in _given(arguments).items()}
+    found = {n: v.layout for n, v in arguments.items() if v is not None}
     _same(operator, "layout", found, LayoutError, "; convert with .to(layout=...)")
 
 
@@ -167,7 +179,7 @@ def same_device(operator: Operator, /, **arguments: Any) -> None:
     Raises:
         DeviceError: they are on several.
     """
-    found = {n: v.device for n, v in _given(arguments).items()}
+    found = {n: v.device for n, v in arguments.items() if v is not None}
     _same(operator, "device", found, DeviceError, "; move them with .to(device)")
 
 
@@ -177,8 +189,8 @@ def writable(operator: Operator, /, **arguments: Any) -> None:
     Raises:
         ReadOnlyError: one is.
     """
-    for name, value in _given(arguments).items():
-        if value.readonly:
+    for name, value in arguments.items():
+        if value is not None and value.readonly:
             raise ReadOnlyError(f"{_name(operator)}: {name} is read-only; write to a copy, {name}.copy()")
 
 
@@ -189,8 +201,8 @@ def kind(operator: Operator, wanted: type | tuple[type, ...], /, **arguments: An
         ArgumentError: it is something else.
     """
     kinds = wanted if isinstance(wanted, tuple) else (wanted,)
-    for name, value in _given(arguments).items():
-        if not isinstance(value, kinds):
+    for name, value in arguments.items():
+        if value is not None and not isinstance(value, kinds):
             names = " or ".join(k.__name__ for k in kinds)
             raise ArgumentError(
                 f"{_name(operator)}: {name} must be of the type {names}, not the {type(value).__name__} {shown(value)}"
@@ -204,8 +216,8 @@ def integer(operator: Operator, least: int | None = None, most: int | None = Non
         ArgumentError: no int.
         ScalarRangeError: outside of the range.
     """
-    for name, value in _given(arguments).items():
-        if isinstance(value, bool) or not hasattr(value, "__index__"):
+    for name, value in arguments.items():
+        if value is not None and (isinstance(value, bool) or not hasattr(value, "__index__")):
             raise ArgumentError(
                 f"{_name(operator)}: {name} must be an int, not the {type(value).__name__} {shown(value)}"
             )
@@ -219,7 +231,9 @@ def number(operator: Operator, least: float | None = None, most: float | None = 
         ArgumentError: no number, or NaN or an infinity.
         ScalarRangeError: outside of the range.
     """
-    for name, value in _given(arguments).items():
+    for name, value in arguments.items():
+        if value is None:
+            continue
         finite = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
         if isinstance(value, bool) or not finite:
             raise ArgumentError(
@@ -229,9 +243,9 @@ def number(operator: Operator, least: float | None = None, most: float | None = 
 
 
 def _ranged(operator: Operator, least: float | None, most: float | None, arguments: dict[str, Any]) -> None:
-    ends = [f"at least {least}"] * (least is not None) + [f"at most {most}"] * (most is not None)
-    for name, value in _given(arguments).items():
-        if (least is not None and value < least) or (most is not None and value > most):
+    for name, value in arguments.items():
+        if value is not None and ((least is not None and value < least) or (most is not None and value > most)):
+            ends = [f"at least {least}"] * (least is not None) + [f"at most {most}"] * (most is not None)
             raise ScalarRangeError(f"{_name(operator)}: {name} is {shown(value)}; it must be {' and '.join(ends)}")
 
 
@@ -242,7 +256,9 @@ def fits(operator: Operator, dtype: DType, /, **arguments: Any) -> None:
         DTypeError: a complex number in a real dtype, or NaN or an infinity in an integer dtype.
         ScalarRangeError: a number that the integer dtype cannot hold.
     """
-    for name, value in _given(arguments).items():
+    for name, value in arguments.items():
+        if value is None:
+            continue
         try:
             check_number(value, dtype)
         except TripointError as error:
@@ -255,8 +271,8 @@ def exponent(operator: Operator, /, **arguments: Any) -> None:
     Raises:
         ArgumentError: one is.
     """
-    for name, value in _given(arguments).items():
-        if value < 0:
+    for name, value in arguments.items():
+        if value is not None and value < 0:
             raise ArgumentError(
                 f"{_name(operator)}: {name} is {shown(value)}, and an integer to a negative power is no integer; "
                 "convert to a floating dtype first"
@@ -270,8 +286,8 @@ def choice(operator: Operator, options: Iterable[Any], /, **arguments: Any) -> N
         ArgumentError: it is none of them.
     """
     known = list(options)
-    for name, value in _given(arguments).items():
-        if value not in known:
+    for name, value in arguments.items():
+        if value is not None and value not in known:
             raise ArgumentError(
                 f"{_name(operator)}: {name} is {shown(value)}; it must be one of {', '.join(map(repr, known))}"
             )

@@ -39,6 +39,7 @@ class Device:
             if number < 0:
                 raise DeviceError(f"device {type!r}: an index is an int from 0, not {index!r}")
             index = number
+        type = str.__str__(type)  # as it is in every table, whatever a subclass of str does
         ident = (type, index, indexed or index is not None)
         found = _interned.get(ident)
         if found is None:

@@ -21,6 +21,10 @@ class DTypeClass:
     """A class of plain dtypes; classes form a tree under ``plain``.
 
     ``dtype in cls`` says whether a dtype belongs to the class or to one below it.
+
+    Attributes:
+        name: its name, such as ``floating``.
+        parent, depth: the class above it, ``None`` for ``plain``, and how many there are.
     """
 
     __slots__ = ("depth", "name", "parent")
@@ -72,7 +76,7 @@ class DType:
         bits: size of one element in bits.
         plain: for an opaque dtype, the plain dtype that its values are read as.
         gradient: dtype of gradients, or ``None`` when values of this dtype are not differentiable. Plain floating and
-            complex dtypes are their own gradient dtype.
+            complex dtypes are their own gradient dtype. Where its backend is ``cheap``, an opaque one has its derivatives, too.
         attributes: names that tensors of this dtype answer to, each a function of the tensor.
 
     Making a DType has no side effect; a plugin announces it through its registry.
@@ -90,7 +94,12 @@ class DType:
         gradient: DType | None = None,
         attributes: Mapping[str, Callable[[Tensor], Any]] | None = None,
     ) -> None:
-        self.name = name
+        others = [d for d in (plain, gradient) if d is not None]
+        if not isinstance(name, str) or (family is None and not name.replace("_", "a").isalnum()):
+            raise DTypeError(f"a dtype is named by letters, digits and _, not {name!r}")
+        if not all(isinstance(d, DType) for d in others):
+            raise DTypeError(f"dtype {name}: plain= and gradient= are dtypes, not {', '.join(map(repr, others))}")
+        self.name = str.__str__(name)  # as it is in every table, whatever a subclass of str does
         self.family = family
         self.bits = bits
         self.plain: DType = plain if plain is not None else self

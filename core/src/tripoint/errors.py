@@ -7,6 +7,11 @@ say what was wrong, with which value, and what to do.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 __all__ = [
     "AliasError",
@@ -53,6 +58,8 @@ def kind_of(value: object) -> str:
 def cleaned(text: str, most: int | None = None) -> str:
     """Text without control characters; where ``most`` is given, of so many lines at most, each of 400 characters at most."""
     text = _UNSEEN.sub("", text)
+    if not text.isascii():  # half a character, as in a file name that is no text, cannot be written to most streams
+        text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     if most is None:
         return text
     lines = text.splitlines() or [""]
@@ -172,9 +179,9 @@ class Near:
         self.differs = differs
 
     def __str__(self) -> str:
-        said = [difference(*differs) for differs in self.differs[:3]]
+        parts = [difference(*differs) for differs in self.differs[:3]]
         more = [f"{len(self.differs) - 3} more differences"] if len(self.differs) > 3 else []
-        return f"{self.point} ({self.provider})" + (": " if said else "") + "; ".join(said + more)
+        return f"{self.point} ({self.provider})" + (": " if parts else "") + "; ".join(parts + more)
 
     def __repr__(self) -> str:
         return f"<near {self}>"
@@ -182,6 +189,7 @@ class Near:
 
 #: lines of the text of `NoKernelError`, at most.
 MOST_LINES = 12
+Routes = tuple[tuple[str, str], ...]
 
 
 class NoKernelError(TripointError, TypeError):
@@ -215,20 +223,35 @@ class NoKernelError(TripointError, TypeError):
         self.nearest = nearest
         self.help = help
         self.reasons = reasons
-        self.routes: tuple[tuple[str, str], ...] = ()
+        self._routes: Routes | Callable[[], Routes] = ()
         self.packages: tuple[str, ...] = ()
         self.chain: list[str] = []
+
+    @property
+    def routes(self) -> Routes:
+        """What was tried, found out when somebody asks, since many such errors are caught and nobody reads them."""
+        if callable(self._routes):
+            self._routes = self._routes()
+        return self._routes
+
+    @routes.setter
+    def routes(self, routes: Routes | Callable[[], Routes]) -> None:
+        self._routes = routes
+
+    def __reduce__(self) -> Any:
+        self._routes = self.routes  # a function cannot be pickled
+        return super().__reduce__()
 
     def __str__(self) -> str:
         chain = "".join(f", while decomposing {clipped(name, 60)}" for name in self.chain[:3])
         if len(self.chain) > 3:
             chain += f", and {len(self.chain) - 3} more above"
         lines = [f"no kernel for {clipped(self.operator, 60)}{chain}"]
-        said = [
+        named = [
             (name, point + (f" ({source})" if source else ""))
             for (name, point), source in zip(self.points, self.sources, strict=True)
         ]
-        groups = grouped(said)
+        groups = grouped(named)
         lines += [f"  {name}: {point}" for name, point in groups[:4]]
         if len(groups) > 4:
             lines.append(f"  ... and {len(groups) - 4} more")

@@ -1,162 +1,35 @@
-"""Who computes what: patterns, kernels, points, derivatives, and how the narrowest wins.
+"""Who computes what: kernels, points, derivatives, and how the narrowest wins.
 
 A pattern P beats Q when it is nowhere wider and somewhere narrower over all arguments and axes. Where neither beats the
-other, both are kept, and a call that both fit is an error until the user states a preference.
+other, both are kept, and a call that both fit is an error until the user states a preference. Between two distributions that
+provide one point only a preference decides: to be installed, and narrower, selects nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tripoint import dtypes as dt
+from tripoint.callables import ends_in, keyword_names, module_of, parameters
 from tripoint.devices import Device
-from tripoint.dtypes import DType, DTypeClass
-from tripoint.errors import AmbiguousKernelError, RegistrationError, cleaned, short_file
+from tripoint.dtypes import DType
+from tripoint.errors import AmbiguousKernelError, RegistrationError, cleaned, shown
 from tripoint.keys import ABSENT, Key
 from tripoint.layouts import Layout, LayoutSpec
-from tripoint.schema import Row, rows
+from tripoint.patterns import SCALAR, OnPatterns, Origin, Pattern, Patterns, beats
+from tripoint.schema import Row, did_you_mean, rows
 
 if TYPE_CHECKING:
     from tripoint.allocators import Allocator
     from tripoint.streams import Streams
 
-__all__ = ["Derivative", "Kernel", "Origin", "Pattern", "Point", "derivative", "select"]
+__all__ = ["Derivative", "Kernel", "Point", "derivative", "select"]
 
-ANY = "*"
-
-
-class Pattern:
-    """Which points an argument may stand on: a device type, a layout and a dtype or class of dtypes, ``*`` for any.
-
-    ``*`` for a dtype covers the plain ones: an opaque dtype is matched by its name alone.
-    """
-
-    __slots__ = ("device", "dtype", "layout")
-
-    def __init__(self, device: str = ANY, layout: str = ANY, dtype: str | DTypeClass = dt.plain) -> None:
-        self.device = device
-        self.layout = layout
-        # The name of a class is the class: a pattern by that name alone would match nothing, ever.
-        self.dtype: str | DTypeClass = dt.CLASSES.get(dtype, dtype) if isinstance(dtype, str) else dtype
-        if dtype == ANY:
-            self.dtype = dt.plain
-
-    def matches(self, key: Key) -> bool:
-        """Whether a tensor of that key may stand here."""
-        if not key.is_tensor:
-            return False
-        if self.device not in (ANY, key.device.type) or self.layout not in (ANY, key.layout.name):
-            return False
-        if isinstance(self.dtype, DTypeClass):
-            return key.dtype in self.dtype
-        return self.dtype == key.dtype.name
-
-    def misses(self, key: Key) -> tuple[tuple[str, str, str], ...]:
-        """Each axis on which a key does not match: the axis, what the key has, and what the pattern takes."""
-        if not key.is_tensor:
-            return (("kind", f"a {key.name}", "a tensor"),)
-        out = []
-        if self.device not in (ANY, key.device.type):
-            out.append(("device", key.device.type, self.device))
-        if self.layout not in (ANY, key.layout.name):
-            out.append(("layout", key.layout.name, self.layout))
-        dtype = self.dtype
-        if key.dtype not in dtype if isinstance(dtype, DTypeClass) else dtype != key.dtype.name:
-            out.append(("dtype", key.dtype.name, str(dtype)))
-        return tuple(out)
-
-    def ranks(self) -> tuple[int, int, int]:
-        """Width of each axis; smaller is narrower. Comparable among patterns that match one key."""
-        dtype = 0 if isinstance(self.dtype, str) else 100 - self.dtype.depth
-        return (self.device == ANY, self.layout == ANY, dtype)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Pattern) or type(other) is not type(self):
-            return False
-        return (self.device, self.layout, self.dtype) == (other.device, other.layout, other.dtype)
-
-    def __hash__(self) -> int:
-        return hash((self.device, self.layout, self.dtype))
-
-    def __str__(self) -> str:
-        return f"{self.device}.{self.layout}.{self.dtype}"
-
-    def __repr__(self) -> str:
-        return f"<{self}>"
-
-
-class _Scalar(Pattern):
-    """Matches Python scalars and nothing else."""
-
-    __slots__ = ()
-
-    def matches(self, key: Key) -> bool:
-        return not key.is_tensor and key is not ABSENT
-
-    def misses(self, key: Key) -> tuple[tuple[str, str, str], ...]:
-        """As of any pattern."""
-        return () if self.matches(key) else (("kind", "a tensor", "a Python number"),)
-
-    def __str__(self) -> str:
-        return "scalar"
-
-
-SCALAR = _Scalar()
-
-
-class Origin:
-    """Who registered something: distribution (``None``: the running program), version, function, file and line.
-
-    Args:
-        operator: of a kernel; errors name it beside one that a factory made, whose name tells as little as a lambda's.
-    """
-
-    __slots__ = ("distribution", "file", "function", "line", "module", "operator", "version")
-
-    def __init__(
-        self, distribution: str | None, version: str | None, fn: Callable[..., Any], operator: str = ""
-    ) -> None:
-        self.distribution = distribution
-        self.version = version
-        name = getattr(fn, "__name__", None)  # which a function lets anybody set, as its module, to anything
-        self.function: str = cleaned(name, 1) if name and isinstance(name, str) else type(fn).__name__
-        inner = getattr(fn, "__wrapped__", fn)
-        code = getattr(inner, "__code__", None) or getattr(getattr(fn, "func", None), "__code__", None)
-        # What a factory closes over tells its kernels apart, and their name does not, unless the factory gave each its own.
-        alike = getattr(fn, "__closure__", None) is not None and self.function == getattr(code, "co_name", None)
-        nameless = self.function == "<lambda>" or not hasattr(fn, "__name__")
-        self.operator = operator if (alike or nameless) and operator != self.function else ""
-        module = getattr(inner, "__module__", None)
-        self.module: str | None = module if module and isinstance(module, str) else type(inner).__module__
-        self.file: str | None = code.co_filename if code is not None else None
-        self.line: int | None = code.co_firstlineno if code is not None else None
-
-    @property
-    def label(self) -> str:
-        """``distribution:function``, as the digits job prints it."""
-        return f"{self.distribution or '__main__'}:{self.function}"
-
-    @property
-    def where(self) -> str:
-        """Package-relative file and line; for compiled functions the module."""
-        return f"{short_file(self.file, self.module)}:{self.line}" if self.file else f"{self.module}.{self.function}"
-
-    @property
-    def provider(self) -> str:
-        """The distribution with its version, or the running program."""
-        return f"{self.distribution or 'the running program'} {self.version or ''}".rstrip()
-
-    def __str__(self) -> str:
-        name = f"{self.function} of {self.operator}" if self.operator else self.function
-        return f"{name} from {self.provider}" + (f" at {self.where}" if self.file else "")
-
-
-Patterns = tuple[Pattern, ...]
 Out = Callable[[tuple[Key, ...]], Key]
 
 
-class Kernel:
+class Kernel(OnPatterns):
     """One registered kernel.
 
     Attributes:
@@ -166,10 +39,11 @@ class Kernel:
         out: function of the argument keys that gives the result's key; ``None``: the row's rule says it.
         takes_target: ``fn`` wants the key of the result as ``target``; it then casts its operands itself.
         takes_spec: ``fn`` wants the parameters of a target layout as ``spec``.
-        check_first: the row's shape rule runs before, since ``fn`` would not refuse bad arguments.
+        check_first: the row's shape rule runs before, since ``fn`` would not refuse bad arguments; where it is a function, that
+            runs next, and raises for what the operator takes and ``fn`` does not: ``check(shapes, **metadata)``.
     """
 
-    __slots__ = ("args", "check_first", "every", "fn", "operator", "origin", "out", "takes_spec", "takes_target")
+    __slots__ = ("check_first", "fn", "out", "takes_spec", "takes_target")
 
     def __init__(
         self,
@@ -180,13 +54,10 @@ class Kernel:
         every: Pattern | None = None,
         args: Patterns | None = None,
         out: Out | None = None,
-        check_first: bool = False,
+        check_first: bool | Callable[..., None] = False,
     ) -> None:
-        self.operator = operator
+        super().__init__(operator, origin, every, args)
         self.fn = fn
-        self.origin = origin
-        self.every = every
-        self.args = args
         self.out = out
         self.check_first = check_first
         keyword = keyword_names(fn) or ()
@@ -197,71 +68,79 @@ class Kernel:
         """What two registrations are compared by: equal bodies are one thing registered twice."""
         return self.fn
 
-    def patterns(self, slots: tuple[int, ...]) -> Patterns:
-        """One pattern per flattened argument; ``slots`` says which parameter each belongs to."""
-        if self.every is not None:
-            return (self.every,) * len(slots)
-        assert self.args is not None
-        return tuple([self.args[i] for i in slots])
-
-    def pattern(self) -> str:
-        """What it is registered for, as text."""
-        return str(self.every) if self.every is not None else f"({', '.join(str(a) for a in self.args or ())})"
+    @property
+    def limit(self) -> str:
+        """What it takes of the shapes that its operator takes, as its own check says; empty where it takes them all."""
+        own = self.check_first
+        if not callable(own):
+            return ""
+        said = own.__doc__ if isinstance(own.__doc__, str) else ""
+        return cleaned(said.strip(), 1) or getattr(own, "__name__", "some of them")
 
     def __repr__(self) -> str:
         return f"<kernel {self.operator} on {self.pattern()}: {self.origin}>"
-
-
-def keyword_names(fn: Callable[..., Any]) -> tuple[str, ...] | None:
-    """Names of keyword-only parameters, or ``None`` for functions that do not tell (built-in ones).
-
-    A wrapper that passes all keywords on, and names what it wraps as ``functools.wraps`` does, takes those of that.
-    """
-    code = getattr(fn, "__code__", None)
-    inner = getattr(fn, "__wrapped__", None)
-    if code is not None and code.co_flags & 0x08 and inner is not None:
-        return keyword_names(inner)
-    if code is None:
-        return None
-    start = code.co_argcount
-    return tuple(code.co_varnames[start : start + code.co_kwonlyargcount])
 
 
 def validate(row: Row, kernel: Kernel) -> None:
     """Check a kernel against the schema of its operator.
 
     Raises:
-        RegistrationError: wrong number of positional arguments, or metadata that it does not take.
+        RegistrationError: not callable, wrong number of positional arguments, or metadata that it does not take.
     """
+    if not callable(kernel.fn):
+        raise RegistrationError(f"a kernel of {row.signature()} is a function, not {shown(kernel.fn)}: {kernel.origin}")
+    patterns = (kernel.every,) if kernel.args is None else kernel.args
+    if not isinstance(patterns, tuple) or any(type(p) is not Pattern and p is not SCALAR for p in patterns):
+        raise RegistrationError(
+            f"{kernel.origin}: a kernel is registered for every=, a Pattern, or for args=, a tuple of one per argument of "
+            f"{row.signature()}, not for {shown(patterns)}"
+        )
+    if not isinstance(kernel.check_first, bool) and not callable(kernel.check_first):
+        raise RegistrationError(
+            f"{kernel.origin}: check_first= is a bool or a function, not {shown(kernel.check_first)}"
+        )
     if kernel.args is not None and len(kernel.args) != row.arity:
         raise RegistrationError(
             f"{kernel.origin}: args= has {len(kernel.args)} patterns; {row.signature()} dispatches on {row.arity} "
             f"arguments ({', '.join([p.name for p in row.operands] + ['target'] * bool(row.target))})"
         )
-    code = getattr(kernel.fn, "__code__", None)
-    if code is None:
+    fn, given, words = ends_in(kernel.fn)
+    if fn is None:
         return
-    need = len(row.operands)
-    most = code.co_argcount - (getattr(kernel.fn, "__self__", None) is not None)
-    least = most - len(getattr(kernel.fn, "__defaults__", None) or ())
+    code, need = fn.__code__, len(row.operands)
+    names = code.co_varnames[given : code.co_argcount]
+    most = next((i for i, name in enumerate(names) if name in words), len(names))
+    without = names[: max(len(names) - len(fn.__defaults__ or ()), 0)]
+    least = sum(name not in words for name in without)
     if (most < need and not code.co_flags & 0x04) or least > need:
         raise RegistrationError(
             f"{kernel.origin}: takes {most} positional arguments; {row.signature()} gives {need}: "
-            f"{', '.join(p.name for p in row.operands)}"
+            f"{', '.join(p.name for p in row.operands)}. {_called(row, kernel)}"
         )
     if code.co_flags & 0x08:
         return
     takes = set(keyword_names(kernel.fn) or ())
     gives = {p.name for p in row.metas} - set(row.keyed)
     missing = sorted(gives - takes)
-    required = takes - set(getattr(kernel.fn, "__kwdefaults__", None) or ())
+    required = takes - {*(fn.__kwdefaults__ or ()), *words}
     surplus = sorted(required - gives - {"target", "spec"})
     if missing or surplus:
         word = f"does not take the metadata {', '.join(missing)}" if missing else f"wants {', '.join(surplus)}"
         raise RegistrationError(
             f"{kernel.origin}: {word}; a kernel of {row.signature()} takes "
-            f"{', '.join(sorted(gives)) or 'no metadata'} by keyword"
+            f"{', '.join(sorted(gives)) or 'no metadata'} by keyword. {_called(row, kernel)}"
         )
+
+
+def _called(row: Row, kernel: Kernel) -> str:
+    """How a kernel of an operator is called, and how this one is written."""
+    fn, given, _ = ends_in(kernel.fn)
+    code = fn.__code__ if fn is not None else None
+    names = code.co_varnames[given : code.co_argcount] if code is not None else ()
+    words = keyword_names(kernel.fn) or ()
+    written = ", ".join([*names, *["*"] * bool(words), *words])
+    optional = ", where target may be left out" * bool(row.target)
+    return f"It is called as {row.kernel_signature()}{optional}, and written as {kernel.origin.function}({written})"
 
 
 class Point:
@@ -270,8 +149,8 @@ class Point:
     Attributes:
         pattern: the points it covers.
         payload: class of the payload.
-        describe: function of a payload giving a dict with ``device``, ``dtype``, ``address``, ``nbytes``, ``strides``
-            (in elements), ``readonly``; memory entries may be ``None`` for not applicable.
+        describe: function of a payload giving a dict with ``dtype``, ``device``, ``address`` and ``nbytes`` of the allocation,
+            ``strides`` and ``offset`` (in elements), ``itemsize``, ``readonly``; what does not apply may be ``None``.
         aliases: ``aliases(out, x)``: whether two payloads share memory.
         to_strided, from_strided: ``to_strided(p)`` and ``from_strided(dense, like=p)``; the layout's or dtype's hooks.
         cheap: whether operators without a kernel may go through the hooks.
@@ -280,6 +159,8 @@ class Point:
         summary: one line for printing, or ``None``.
         spec: the layout of a payload with its parameters, or ``None`` for a layout without.
         current: function giving the index of the current device, for indexed devices.
+        count: how many of them there are, or a function giving that, which is asked once, at first need.
+        probe: function giving why the hardware cannot be used, or ``None``; asked where no plugin's hook is.
         coerce: makes a payload of what a kernel returned when that is of another class (NumPy's scalars).
         quiet: a context in which a kernel runs again that raised FloatingPointError, which is the caller's setting.
         allocator: function of a device giving what hands out its memory.
@@ -288,7 +169,8 @@ class Point:
     """
 
     __slots__ = (
-        "aliases", "allocator", "capabilities", "cheap", "coerce", "current", "describe", "factory", "from_strided", "frozen",
+        "aliases", "allocator", "capabilities", "cheap", "coerce", "count", "current", "describe", "factory", "from_strided",
+        "frozen",
         "origin", "pattern", "payload", "probe", "quiet", "spec", "streams", "summary", "to_strided",
     )  # fmt: skip
 
@@ -308,6 +190,7 @@ class Point:
         summary: Callable[[Any], str] | None = None,
         spec: Callable[[Any], LayoutSpec] | None = None,
         current: Callable[[], int] | None = None,
+        count: int | Callable[[], int] | None = None,
         probe: Callable[[], str | None] | None = None,
         coerce: Callable[[Any], Any] | None = None,
         quiet: Callable[[], Any] | None = None,
@@ -315,11 +198,6 @@ class Point:
         streams: Streams | None = None,
         capabilities: Any = None,
     ) -> None:
-        self.allocator = allocator
-        self.capabilities = capabilities
-        self.streams = streams
-        self.coerce = coerce
-        self.quiet = quiet
         self.pattern = pattern
         self.payload = payload
         self.origin = origin
@@ -333,13 +211,36 @@ class Point:
         self.summary = summary
         self.spec = spec
         self.current = current
+        self.count = count
         self.probe = probe
+        self.coerce = coerce
+        self.quiet = quiet
+        self.allocator = allocator
+        self.streams = streams
+        self.capabilities = capabilities
+
+    def holds(self, dtype: DType, ndim: int | None = None) -> bool:
+        """Whether tensors here may have a dtype and a number of axes, by what its author declares."""
+        held = getattr(self.capabilities, "dtypes", None)
+        low, high = getattr(self.capabilities, "ranks", (0, None))
+        if (
+            held is not None
+            and dtype.is_plain
+            and not any(dtype == d or dtype in dt.CLASSES.get(str(d), ()) for d in held)
+        ):
+            return False
+        return ndim is None or (low <= ndim and (high is None or ndim <= high))
 
 
-class Derivative:
-    """The derivative of one operator for a pattern: one function per operand, named by it."""
+class Derivative(OnPatterns):
+    """The derivative of one operator for a pattern.
 
-    __slots__ = ("args", "every", "functions", "operator", "origin")
+    Attributes:
+        functions: one function per operand, named by it.
+        origin: who stated it, and where.
+    """
+
+    __slots__ = ("functions",)
 
     def __init__(
         self,
@@ -350,18 +251,16 @@ class Derivative:
         every: Pattern | None = None,
         args: Patterns | None = None,
     ) -> None:
-        self.operator = operator
+        super().__init__(operator, origin, every, args)
         self.functions = functions
-        self.origin = origin
-        self.every = every
-        self.args = args
-
-    patterns = Kernel.patterns
 
     def body(self) -> object:
         """What two registrations are compared by."""
         return self.functions
 
+
+C = TypeVar("C", Kernel, Derivative)
+T = TypeVar("T")
 
 #: everything registered, by operator; tuples are replaced, never changed, so readers need no lock.
 kernels: dict[str, tuple[Kernel, ...]] = {}
@@ -369,33 +268,18 @@ derivatives: dict[str, tuple[Derivative, ...]] = {}
 points: list[Point] = []
 
 
-def beats(p: Patterns, q: Patterns) -> bool:
-    """Whether ``p`` is nowhere wider than ``q`` and somewhere narrower."""
-    narrower = False
-    for a, b in zip(p, q, strict=True):
-        for x, y in zip(a.ranks(), b.ranks(), strict=True):
-            if x > y:
-                return False
-            narrower |= x < y
-    return narrower
-
-
-def select(
-    candidates: Iterable[Any],
-    keys: tuple[Key, ...],
-    slots: tuple[int, ...],
-) -> tuple[Any, tuple[Any, ...]]:
+def select(candidates: Iterable[C], keys: tuple[Key, ...], slots: tuple[int, ...]) -> tuple[C | None, tuple[C, ...]]:
     """The narrowest of ``candidates`` that fit ``keys``, and those that tie with it (empty when it wins alone).
 
     Absent operands fit every pattern. Of those that tie, the one that the user preferred last wins.
     """
     at = [i for i, k in enumerate(keys) if k is not ABSENT]
-    fitting: list[tuple[Any, Patterns]] = []
+    fitting: list[tuple[C, Patterns]] = []
     for c in candidates:
         patterns = c.patterns(slots)
         if all(patterns[i].matches(keys[i]) for i in at):
             fitting.append((c, tuple([patterns[i] for i in at])))
-    best = [(c, p) for c, p in fitting if not any(beats(q, p) for _, q in fitting)]
+    best = [(c, p) for c, p in fitting if not any(_wins(d.origin, q, c.origin, p, keys) for d, q in fitting)]
     best = _preferred(best, lambda found: found[0].origin)
     if not best:
         return None, ()
@@ -404,7 +288,14 @@ def select(
     return best[0][0], ()
 
 
-def _preferred(tied: list[Any], origin: Callable[[Any], Origin]) -> list[Any]:
+def _wins(one: Origin, p: Patterns, other: Origin, q: Patterns, keys: tuple[Key, ...]) -> bool:
+    """Whether what was registered for ``p`` goes before what was registered for ``q``, on keys that both fit."""
+    if rivals(one, other, keys):
+        return preference(one) > preference(other)
+    return beats(p, q)
+
+
+def _preferred(tied: list[T], origin: Callable[[T], Origin]) -> list[T]:
     if len(tied) < 2:
         return tied
     ranks = [preference(origin(t)) for t in tied]
@@ -417,20 +308,49 @@ def passes(g: Any) -> Any:
     return g
 
 
-def select_derivative(operator: str, keys: tuple[Key, ...], slots: tuple[int, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """As `select`, among the derivatives of an operator: its tensors decide, a Python number fits every pattern."""
+def select_derivative(
+    operator: str, keys: tuple[Key, ...], slots: tuple[int, ...]
+) -> tuple[Derivative | None, tuple[Derivative, ...], tuple[Key, ...]]:
+    """As `select`, among the derivatives of an operator: its tensors decide, a Python number fits every pattern.
+
+    Where none fits, those that fit the keys that tensors are `differentiated` by; the keys that decided are given back.
+    """
     tensors = tuple([k.base if k.is_tensor else ABSENT for k in keys])
-    stated = derivatives.get(operator, ())
-    return select((d for d in stated if takes_part(d.origin, rows[operator], tensors)), tensors, slots)
+    tried = dict.fromkeys((tensors, tuple([differentiated(k) for k in tensors])))
+    found: Derivative | None = None
+    tied: tuple[Derivative, ...] = ()
+    row = rows.get(operator)  # which may have been taken back, with the plugin that declared it
+    for by in tried if row is not None else ():
+        stated = derivatives.get(operator, ())
+        found, tied = select((d for d in stated if row is not None and takes_part(d.origin, row, by)), by, slots)
+        if found is not None or tied:
+            return found, tied, by
+    return None, (), tensors
 
 
-def ambiguous(operator: str, keys: tuple[Key, ...], tied: tuple[Any, ...]) -> AmbiguousKernelError:
+def differentiated(key: Key) -> Key:
+    """The key that a tensor is differentiated by: a number format that decodes cheaply counts as the dtype of its gradients."""
+    gradient = key.dtype.gradient if key.is_tensor else None
+    if gradient is None or key.dtype.is_plain:
+        return key
+    point = find_point(key)
+    return key.replace(dtype=gradient) if point is not None and point.cheap else key
+
+
+def ambiguous(
+    operator: str, keys: tuple[Key, ...], tied: Sequence[Kernel | Derivative | Point]
+) -> AmbiguousKernelError:
     """The error of a call in an overlap."""
     names = sorted({c.origin.distribution or "__main__" for c in tied})
     listed = "\n".join(f"  {c.origin}" for c in tied[:6])
+    both = any(rivals(tied[0].origin, other.origin, keys) for other in tied[1:])
+    # Who means to add to a point, and puts it in the wrong group, says that it is its own.
+    added = (
+        "\n  both provide that point; what adds kernels to a point of another offers them in tripoint.kernels.v1" * both
+    )
     return AmbiguousKernelError(
         f"{operator} on {', '.join(k.name for k in keys)} is registered {len(tied)} times with equal claim:\n{listed}\n"
-        f"  state which one you want: tripoint.plugins.prefer({names[0]!r})"
+        f"  state which one you want: tripoint.plugins.prefer({names[0]!r}){added}"
     )
 
 
@@ -445,9 +365,15 @@ def _preference(origin: Origin) -> int:
     return 0
 
 
-#: whether something of an origin takes part in a call, and how much the user prefers it; the room ``plugins`` sets both.
+def _rivals(one: Origin, other: Origin, keys: tuple[Key, ...]) -> bool:
+    return False
+
+
+#: whether something of an origin takes part in a call, how much the user prefers it, and whether two origins provide the same
+#: point of a call, so that narrowness does not decide between them; the room ``plugins`` sets all three.
 takes_part: Callable[[Origin, Row, tuple[Key, ...]], bool] = _takes_part
 preference: Callable[[Origin], int] = _preference
+rivals: Callable[[Origin, Origin, tuple[Key, ...]], bool] = _rivals
 
 
 def find_point(key: Key) -> Point | None:
@@ -463,7 +389,9 @@ def find_point(key: Key) -> Point | None:
     except KeyError:
         pass
     fitting = [p for p in points if p.pattern.matches(base)]
-    best = [p for p in fitting if not any(beats((q.pattern,), (p.pattern,)) for q in fitting)]
+    best = [
+        p for p in fitting if not any(_wins(q.origin, (q.pattern,), p.origin, (p.pattern,), (base,)) for q in fitting)
+    ]
     best = _preferred(best, lambda p: p.origin)
     if len(best) > 1:
         raise ambiguous(f"the point {base}", (base,), tuple(best))
@@ -514,9 +442,14 @@ def make_derivative(
     """A derivative checked against the row of its operator, not yet registered; see `derivative`."""
     row = rows.get(operator) if isinstance(operator, str) else row_of(operator)
     if row is None:
-        raise RegistrationError(f"derivative of {operator!r}: there is no operator of that name")
+        raise RegistrationError(f"derivative of {operator!r}: there is no such operator{did_you_mean(str(operator))}")
     if not functions:
         raise RegistrationError(f"derivative of {row.signature()}: name at least one operand, as in x1=lambda g: g")
+    if args is not None and len(args) not in (len(row.operands), row.arity):
+        raise RegistrationError(
+            f"derivative of {row.signature()}: args= has {len(args)} patterns; it wants {len(row.operands)}, one for each of "
+            f"{', '.join(p.name for p in row.operands)}"
+        )
     operands = {p.name for p in row.operands}
     known = {*operands, "out", "out_shape", *(p.name for p in row.metas)}
     known |= {f"{n}_shape" for n in operands} | {f"{n}_key" for n in operands}
@@ -527,15 +460,9 @@ def make_derivative(
         if unknown:
             raise RegistrationError(f"derivative of {row.signature()} by {name}: nothing provides {', '.join(unknown)}")
     first = next(iter(functions.values()))
-    owner = "tripoint" if str(first.__module__).startswith("tripoint.") else None
+    owner = "tripoint" if str(module_of(first)).startswith("tripoint.") else None
     every = Pattern() if args is None else None
     return Derivative(row.name, functions, Origin(owner, None, first), every=every, args=args)
-
-
-def parameters(fn: Callable[..., Any]) -> tuple[str, ...]:
-    """Names of the parameters of a plain function."""
-    code = fn.__code__
-    return tuple(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
 
 
 def derivative(

@@ -28,7 +28,7 @@ class Key:
     """One point of device, layout and dtype, and the parts that ride on it. Equal keys are the same object.
 
     Attributes:
-        device, layout, dtype: the point.
+        device, layout, dtype: the point; ``name`` has all in one.
         parts: names of what rides on it.
         autograd, view: whether these two parts are present.
         base: the key without parts.
@@ -93,8 +93,8 @@ def intern(
     return _interned.get(ident) or _added(ident)
 
 
-# A key and its siblings point at each other, so they are made aside and published together: what an interrupt, a full
-# stack or a name that cannot be written stops halfway is nobody's. The lock may be taken again by a signal handler.
+# A key and its siblings point at each other, so they are made aside and published together: an interrupt or an error on the
+# way leaves no half-made key behind. The lock is reentrant, since a signal handler that runs meanwhile may make keys too.
 _lock = threading.RLock()
 
 

@@ -38,7 +38,7 @@ class Layout:
     ) -> None:
         if not isinstance(name, str) or not name.replace("_", "a").isalnum():
             raise LayoutError(f"a layout is named by letters, digits and _, not {name!r}")
-        self.name = name
+        self.name = str.__str__(name)  # as it is in every table, whatever a subclass of str does
         self.views = views
         self.attributes = dict(attributes or {})
         self.gradient_like = gradient_like
@@ -64,7 +64,12 @@ class Layout:
 
 
 class LayoutSpec:
-    """A layout and its parameters, hashable by value; the parameters end in the payload, never in the key."""
+    """A layout and its parameters, hashable by value; the parameters end in the payload, never in the key.
+
+    Attributes:
+        layout: the layout.
+        args, params: its parameters by position, and by name as pairs.
+    """
 
     __slots__ = ("args", "layout", "params")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tripoint import devices, kernels, plugins
+from tripoint import kernels, plugins
 from tripoint.allocators import Allocator
 from tripoint.devices import Device
 from tripoint.dtypes import float32
-from tripoint.errors import DeviceError, PluginError, shown, told
+from tripoint.errors import ArgumentError, DeviceError, PluginError, shown, told
 from tripoint.keys import intern
 from tripoint.layouts import strided
-from tripoint.modes import get_mode
+from tripoint.modes import device_or_current
 
 __all__ = ["Stats", "empty_cache", "reset_peak", "set_limit", "stats"]
 
@@ -86,11 +86,16 @@ def set_limit(device: Device | str | None, nbytes: int | None) -> None:
         DeviceError: unknown, or its backend has no allocator that could keep a limit.
         ArgumentError: not a number of bytes.
     """
-    named, plugin, _, pool = _found(device)
-    if pool is None:
+    named, plugin, point, pool = _found(device)
+    if point is None or pool is None:
         who = plugin.name if plugin is not None else "its backend"
         raise DeviceError(f"the memory of {named} cannot be limited: {who} brings no allocator of tripoint's")
-    pool.set_limit(nbytes)
+    try:
+        pool.set_limit(nbytes)
+    except ArgumentError:
+        raise
+    except BaseException as error:
+        plugins.blame(plugin, f"{point.origin}: set_limit() of its allocator", error)
 
 
 def empty_cache(device: Device | str | None = None) -> int:
@@ -125,7 +130,7 @@ def _found(
         PluginError: all that would provide them is broken or blocked.
         AmbiguousKernelError: several plugins provide them, and none is preferred.
     """
-    named = plugins.find_device(device) if device is not None else get_mode().device or devices.cpu
+    named = device_or_current(device)
     key = intern(named, strided, float32)
     plugins.ensure((key,))
     point = kernels.find_point(key)
@@ -149,9 +154,10 @@ def _answered(named: Device, plugin: plugins.Plugin) -> Stats:
     if answer is None or issubclass(type(answer), str):
         note = (told(answer) or "") if answer is not None else ""
         return Stats(str(named), plugin.name, False, note=note or f"{plugin.name} does not count it")
-    if not issubclass(type(answer), dict):
+    by_device = plugins.asked(plugin, who, plugins.plain_dict, answer)
+    if by_device is None:
         raise PluginError(f"{who} gives a dict of counts by device, a sentence or None, not {shown(answer)}")
-    counts = answer.get(str(named))
+    counts = by_device.get(str(named))
     if counts is None:
         return Stats(str(named), plugin.name, False, note=f"{plugin.name} has not used it yet")
     return Stats(str(named), plugin.name, True, _counts(who, counts))
@@ -165,7 +171,8 @@ def _counts(who: str, given: Any) -> dict[str, int]:
     """
     if not issubclass(type(given), dict):
         raise PluginError(f"{who} gives for each device a dict of counts by name, not {shown(given)}")
-    for name, count in given.items():
-        if type(name) is not str or not isinstance(count, int) or isinstance(count, bool):
+    counts = dict.items(given)
+    for name, count in counts:
+        if type(name) is not str or not issubclass(type(count), int) or type(count) is bool:
             raise PluginError(f"{who} gives counts as ints by name, not {shown(count)} as {shown(name)}")
-    return dict(given)
+    return {name: int.__index__(count) for name, count in counts}

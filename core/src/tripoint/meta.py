@@ -51,7 +51,9 @@ def shapes_only(row: Row) -> Callable[..., Any] | None:
     if row.returns == "object":
 
         def refuse(*operands: Any, **meta: Any) -> Any:
-            raise DeviceError(f"{row.name}: a tensor on the device meta has a shape and no elements")
+            raise DeviceError(
+                f"{row.name}: a tensor on the device meta has a shape and no elements; make what it comes from elsewhere"
+            )
 
         return refuse
     rule = row.shape

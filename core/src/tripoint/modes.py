@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
-from tripoint.devices import Device
+from tripoint.devices import Device, cpu
 from tripoint.dtypes import Defaults, DType, as_dtype, complex_floating, floating
 from tripoint.errors import ArgumentError, DTypeError, FallbackWarning
 from tripoint.plugins import find_device, on_change
@@ -19,6 +19,7 @@ from tripoint.plugins import find_device, on_change
 __all__ = ["Mode", "Scope", "device", "enable_grad", "fallback", "get_default_dtype", "no_grad", "set_default_dtype"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+S = TypeVar("S")
 
 
 class Mode:
@@ -111,7 +112,7 @@ class Scope:
         """Whether it is in force anywhere."""
         return bool(self._tokens)
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Self:
         token = object()
         self._tokens.append(token)
         before = get_mode()
@@ -150,21 +151,21 @@ class Scope:
         """Decorate a function, a generator function, or either of the two as ``async def``."""
         import functools
 
-        change = self._change
+        again = self._again
         code = getattr(fn, "__code__", None)
         flags: int = code.co_flags if code is not None else 0
         if flags & 0x20:
 
             @functools.wraps(fn)
             def generator(*args: Any, **kwargs: Any) -> Any:
-                return (yield from _resumed(fn(*args, **kwargs), change))
+                return (yield from _resumed(fn(*args, **kwargs), again))
 
             return generator  # type: ignore[return-value]
         if flags & 0x80:
 
             @functools.wraps(fn)
             async def coroutine(*args: Any, **kwargs: Any) -> Any:
-                return await _Awaited(fn(*args, **kwargs), change)
+                return await _Awaited(fn(*args, **kwargs), again)
 
             return coroutine  # type: ignore[return-value]
         if flags & 0x200:
@@ -175,14 +176,14 @@ class Scope:
                 step, value = inner.asend, None
                 while True:
                     try:
-                        out = await _Awaited(step(value), change)
+                        out = await _Awaited(step(value), again)
                     except StopAsyncIteration:
                         return
                     try:
                         value = yield out
                         step = inner.asend
                     except GeneratorExit:
-                        await _Awaited(inner.aclose(), change)
+                        await _Awaited(inner.aclose(), again)
                         raise
                     except BaseException as error:
                         step, value = inner.athrow, error
@@ -191,29 +192,33 @@ class Scope:
 
         @functools.wraps(fn)
         def function(*args: Any, **kwargs: Any) -> Any:
-            with Scope(change):
+            with again():
                 return fn(*args, **kwargs)
 
         return function  # type: ignore[return-value]
+
+    def _again(self) -> Scope:
+        """A scope of the same change, for one call or one resume of what this one decorates."""
+        return Scope(self._change)
 
 
 class _Awaited:
     """Something to await, with the scope in force during its resumes only."""
 
-    def __init__(self, inner: Any, change: Callable[[Mode], Mode]) -> None:
+    def __init__(self, inner: Any, again: Callable[[], Scope]) -> None:
         self._inner = inner
-        self._change = change
+        self._again = again
 
     def __await__(self) -> Any:
-        return _resumed(self._inner.__await__(), self._change)
+        return _resumed(self._inner.__await__(), self._again)
 
 
-def _resumed(inner: Any, change: Callable[[Mode], Mode]) -> Any:
+def _resumed(inner: Any, again: Callable[[], Scope]) -> Any:
     """Run a generator with the scope in force during its resumes only."""
     send, value = inner.send, None
     while True:
         try:
-            with Scope(change):
+            with again():
                 out = send(value)
         except StopIteration as stop:
             return stop.value
@@ -221,7 +226,7 @@ def _resumed(inner: Any, change: Callable[[Mode], Mode]) -> Any:
             value = yield out
             send = inner.send
         except GeneratorExit:
-            with Scope(change):
+            with again():
                 inner.close()
             raise
         except BaseException as error:
@@ -259,6 +264,21 @@ class device(Scope):
         super().__init__(lambda mode: mode.replace(device=found))
 
 
+def device_or_current(name: Device | str | None) -> Device:
+    """The device that is named; without a name the one in force.
+
+    Raises:
+        DeviceError: no installed plugin provides the device.
+    """
+    return find_device(name) if name is not None else get_mode().device or cpu
+
+
+def without(entered: tuple[S, ...], scope: S) -> tuple[S, ...]:
+    """The scopes entered and not left, but for the last entry of ``scope``, which is being left."""
+    at = max((i for i, other in enumerate(entered) if other is scope), default=None)
+    return entered if at is None else entered[:at] + entered[at + 1 :]
+
+
 class Fallen:
     """What the fallbacks of one operator from one point have cost: ``calls``, ``nbytes`` moved, ``seconds``."""
 
@@ -284,7 +304,8 @@ class fallback(Scope):
     Attributes:
         counts: by operator and point, a `Fallen` with ``calls``, ``nbytes`` and ``seconds``.
 
-    A kernel that raises is never replaced. Derivatives of what was recorded in the scope run under its policy.
+    A kernel that raises is never replaced. Derivatives of what was recorded in the scope run under its policy. All calls of a
+    function that it decorates are counted in it, and warned of once; `report` sums them up.
 
     Raises:
         ArgumentError: another policy.
@@ -299,7 +320,7 @@ class fallback(Scope):
         named = "error" if policy == "error" else f"{policy}:{find_device(to)}"
         super().__init__(lambda mode: mode.replace(fallback=named))
 
-    def __enter__(self) -> fallback:
+    def __enter__(self) -> Self:
         super().__enter__()
         _fallbacks.set((*_fallbacks.get(), self))
         return self
@@ -307,13 +328,13 @@ class fallback(Scope):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        here = _fallbacks.get()
-        at = max((i for i, scope in enumerate(here) if scope is self), default=None)
-        if at is not None:
-            _fallbacks.set(here[:at] + here[at + 1 :])
+        _fallbacks.set(without(_fallbacks.get(), self))
         super().__exit__(kind, error, trace)
         if self.policy == "warn" and error is None and any(c.calls > 1 for c in self.counts.values()):
             _warn(self.report())
+
+    def _again(self) -> Scope:
+        return _Part(self)
 
     def report(self) -> str:
         """What fell back so far, as text."""
@@ -324,6 +345,24 @@ class fallback(Scope):
             for (operator, point), c in self.counts.items()
         ]
         return "fallbacks: " + "; ".join(lines)
+
+
+class _Part(Scope):
+    """A fallback for one call or one resume of what it decorates: it counts there, and sums nothing up."""
+
+    def __init__(self, whole: fallback) -> None:
+        super().__init__(whole._change)
+        self._whole = whole
+
+    def __enter__(self) -> Self:
+        _fallbacks.set((*_fallbacks.get(), self._whole))
+        return super().__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        _fallbacks.set(without(_fallbacks.get(), self._whole))
 
 
 def fell_back(operator: str, point: str, nbytes: int, seconds: float) -> None:

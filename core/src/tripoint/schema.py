@@ -57,7 +57,11 @@ class Row:
         samples: for the conformance kit, a function giving the calls that it makes, each a `tripoint.plugin.Sample`.
         reference: for the kit, what the operator computes: a function of nested lists and metadata giving nested lists.
         ulps: for the kit, how many units in the last place results of floating dtypes may be off.
-        package: top-level package that defined it.
+        kind: its family, such as ``elementwise``.
+        minimal: whether a backend should have it first.
+        commutative: whether its two operands may change places.
+        zero_preserving: whether zeros give zeros.
+        package, origin: top-level package that defined it; who, and where.
         plans: what calls look up; filled by the dispatcher.
         call: the compiled public function.
     """
@@ -65,8 +69,7 @@ class Row:
     __slots__ = (
         "aliases", "bind", "body", "call", "commutative", "composite", "dtype", "functional", "keyed",
         "kind", "metas", "minimal", "mutates", "name", "operands", "origin", "package", "params", "plans", "reference",
-        "returns",
-        "samples", "shape", "target", "ulps", "zero_preserving",
+        "returns", "samples", "shape", "target", "ulps", "zero_preserving",
     )  # fmt: skip
 
     def __init__(
@@ -140,12 +143,26 @@ class Row:
             words.append("/")
         return f"{self.name}({', '.join(words)})"
 
+    def kernel_signature(self) -> str:
+        """How a kernel of it is called; ``target`` comes to kernels that name it."""
+        metas = [p.name for p in self.metas if p.name not in self.keyed] + ["target"] * bool(self.target)
+        words = [f"[{p.name}, ...]" if p.role == "variadic" else p.name for p in self.operands]
+        return f"{self.name}({', '.join([*words, *['*'] * bool(metas), *metas])})"
+
     def __repr__(self) -> str:
         return f"<operator {self.signature()}>"
 
 
 #: every operator by qualified name.
 rows: dict[str, Row] = {}
+
+
+def did_you_mean(name: str, otherwise: str = "") -> str:
+    """Advice for an error about a name that no operator has: the nearest one that there is, else ``otherwise``."""
+    import difflib
+
+    near = difflib.get_close_matches(name, rows, 1)
+    return f"; did you mean {near[0]!r}?" if near else otherwise
 
 
 def read_params(fn: FunctionType) -> tuple[Param, ...]:
@@ -180,6 +197,6 @@ def read_params(fn: FunctionType) -> tuple[Param, ...]:
         if role != "meta" and (seen_meta or kind == KEYWORD_ONLY):
             raise RegistrationError(f"operator {name}: operand {pname!r} stands behind metadata; operands come first")
         seen_meta |= role == "meta"
-        # An annotation that is no text, in a module without `from __future__ import annotations`, is Operand spelt out.
+        # Without `from __future__ import annotations` an Operand arrives as the union that it stands for, with a float in it.
         params.append(Param(pname, role, kind, default, "Operand" in text or "float" in text))
     return tuple(params)

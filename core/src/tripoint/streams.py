@@ -6,17 +6,19 @@ on its devices are done when they return, and there is nothing to wait for.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Protocol
 
-from tripoint import devices, kernels, plugins
+from tripoint import kernels, plugins
 from tripoint.devices import Device
 from tripoint.dtypes import float32
 from tripoint.errors import ArgumentError, shown
 from tripoint.keys import intern
 from tripoint.layouts import strided
-from tripoint.modes import get_mode
+from tripoint.modes import device_or_current, without
+from tripoint.patterns import Origin
 
 __all__ = ["Event", "Marker", "Queue", "Stream", "Streams", "current", "queue", "stream", "synchronize"]
 
@@ -34,14 +36,17 @@ class Marker(Protocol):
 class Queue(Protocol):
     """A queue of work, as a backend has it. Hashable, and equal to itself alone.
 
-    Memory that dies in one circle of garbage with its queue still asks it for a marker.
+    It is asked for markers also while it is itself collected as garbage, together with memory that it worked on.
     """
 
     def record(self) -> Marker:
         """A marker behind what was queued so far."""
 
-    def wait(self, marker: Marker) -> None:
-        """Let what is queued from now on run when another queue has passed the marker. Returns at once."""
+    def wait(self, marker: Any) -> None:
+        """Let what is queued from now on run when another queue of this backend has passed a marker of it. Returns at once.
+
+        Authors annotate their own class of markers here.
+        """
 
     def query(self) -> bool:
         """Whether nothing is left to do."""
@@ -66,10 +71,6 @@ class Streams(Protocol):
 
     def synchronize(self, device: Device | None) -> None:
         """Wait until nothing is left to do on a device; ``None``: on all of this backend. Raises as `Queue.synchronize`."""
-
-
-def _named(device: Device | str | None) -> Device:
-    return plugins.find_device(device) if device is not None else get_mode().device or devices.cpu
 
 
 def _point(device: Device) -> kernels.Point:
@@ -102,22 +103,22 @@ class Event:
     _marker: Marker | None
 
     def __init__(self, device: Device | str | None = None) -> None:
-        self.device = _named(device)
+        self.device = device_or_current(device)
         _point(self.device)
         self._marker = None
 
     def record(self, on: Stream | None = None) -> None:
         """Mark the place behind what a stream was asked so far; the stream in force unless given."""
-        self._marker = _marked(_of(on, "Event.record") if on is not None else queue(self.device))
+        self._marker = _marked(self.device, _of(on, "Event.record") if on is not None else queue(self.device))
 
     def query(self) -> bool:
         """Whether the work before it is done."""
-        return self._marker is None or self._marker.query()
+        return self._marker is None or bool(_queued(self.device, "query", self._marker.query))
 
     def synchronize(self) -> None:
         """Wait until the work before it is done. What failed is raised by the stream, and where a result is read."""
         if self._marker is not None:
-            self._marker.synchronize()
+            _queued(self.device, "synchronize", self._marker.synchronize)
 
     def __repr__(self) -> str:
         return f"<event on {self.device}>"
@@ -144,7 +145,7 @@ class Stream:
     queue: Queue | None
 
     def __init__(self, device: Device | str | None = None) -> None:
-        self.device = _named(device)
+        self.device = device_or_current(device)
         self.queue = _asked(_point(self.device), "create", self.device)
 
     def record(self) -> Event:
@@ -158,17 +159,17 @@ class Stream:
 
         Returns at once where both are of one device type; across types the host waits.
         """
-        marker = other._marker if isinstance(other, Event) else _marked(_of(other, "Stream.wait"))
+        marker = other._marker if isinstance(other, Event) else _marked(self.device, _of(other, "Stream.wait"))
         if marker is None:
             return
         if self.queue is not None and other.device.type == self.device.type:
-            self.queue.wait(marker)
+            _queued(self.device, "wait", self.queue.wait, marker)
         else:
-            marker.synchronize()
+            _queued(other.device, "synchronize", marker.synchronize)
 
     def query(self) -> bool:
         """Whether nothing is left to do."""
-        return self.queue is None or self.queue.query()
+        return self.queue is None or bool(_queued(self.device, "query", self.queue.query))
 
     def synchronize(self) -> None:
         """Wait until nothing is left to do.
@@ -178,7 +179,7 @@ class Stream:
             DeviceLostError: the device is gone.
         """
         if self.queue is not None:
-            self.queue.synchronize()
+            _queued(self.device, "synchronize", self.queue.synchronize)
 
     def __repr__(self) -> str:
         return f"<stream on {self.device}>"
@@ -190,8 +191,22 @@ def _of(given: object, what: str) -> Queue | None:
     return given.queue
 
 
-def _marked(queue: Queue | None) -> Marker | None:
-    return queue.record() if queue is not None else None
+def _marked(device: Device, queue: Queue | None) -> Marker | None:
+    return _queued(device, "record", queue.record) if queue is not None else None
+
+
+def _queued(device: Device, what: str, fn: Callable[..., Any], *args: Any) -> Any:
+    """What a method of a queue or a marker gives.
+
+    Raises:
+        PluginError: it raised what is no error of a device.
+    """
+    try:
+        return fn(*args)
+    except BaseException as error:
+        point = kernels.find_point(intern(device, strided, float32))
+        who = point.origin if point is not None else Origin(None, None, fn)
+        plugins.blame(plugins.plugin_behind(who), f"{who}: {what} of a queue of {device}", error)
 
 
 #: the scopes entered in this context and not left; the last one of a device counts.
@@ -218,10 +233,7 @@ class stream:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        here = _entered.get()
-        at = max((i for i, scope in enumerate(here) if scope is self), default=None)
-        if at is not None:
-            _entered.set(here[:at] + here[at + 1 :])
+        _entered.set(without(_entered.get(), self))
 
 
 def queue(device: Device) -> Queue | None:
@@ -230,13 +242,18 @@ def queue(device: Device) -> Queue | None:
         if scope.stream.device is device:
             return scope.stream.queue
     point = kernels.find_point(intern(device, strided, float32))
-    return point.streams.default(device) if point is not None and point.streams is not None else None
+    if point is None or point.streams is None:
+        return None
+    try:
+        return point.streams.default(device)
+    except BaseException as error:
+        plugins.blame(plugins.plugin_behind(point.origin), f"{point.origin}: streams.default", error)
 
 
 def current(device: Device | str | None = None) -> Stream:
     """The stream in force on a device; unless named, the device in force."""
     found = object.__new__(Stream)
-    found.device = _named(device)
+    found.device = device_or_current(device)
     _point(found.device)
     found.queue = queue(found.device)
     return found
@@ -253,7 +270,7 @@ def synchronize(device: Device | str | None = None) -> None:
         DeviceError: unknown or unusable.
     """
     if device is not None:
-        named = _named(device)
+        named = device_or_current(device)
         _asked(_point(named), "synchronize", named)
         return
     failed: Exception | None = None

@@ -6,7 +6,8 @@ the class body declares for readers, editors and type checkers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Union
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, Union
 
 from tripoint import dtypes, layouts
 from tripoint.errors import TensorAttributeError
@@ -33,7 +34,7 @@ _elsewhere = {
     "dim": "ndim",
     "numel": "size, an attribute",
     "permute": "permute_dims(axes)",
-    "unsqueeze": "expand_dims(axis=...)",
+    "unsqueeze": "expand_dims(axis)",
     "expand": "broadcast_to(shape)",
     "transpose": "permute_dims(axes), or .T and .mT",
     "type": "to(dtype=...)",
@@ -89,31 +90,45 @@ class Tensor:
     @property
     def shape(self) -> tuple[int, ...]:
         """Sizes of the axes."""
-        return self._payload.shape  # type: ignore[no-any-return]
+        try:
+            return self._payload.shape  # type: ignore[no-any-return]
+        except BaseException as error:
+            unread(self, "shape", error)
 
     @property
     def ndim(self) -> int:
         """Number of axes."""
-        return len(self._payload.shape)
+        try:
+            return len(self._payload.shape)
+        except BaseException as error:
+            unread(self, "shape", error)
 
     @property
     def size(self) -> int:
         """Number of elements."""
         n = 1
-        for s in self._payload.shape:
-            n *= s
+        try:
+            for s in self._payload.shape:
+                n *= s
+        except BaseException as error:
+            unread(self, "shape", error)
         return n
 
     if TYPE_CHECKING:
         # Filled by the rooms above; declared here for readers and type checkers.
-        __hash__: Any
-        T: Tensor
-        mT: Tensor
-        requires_grad: bool
-        is_leaf: bool
-        strides: tuple[int, ...]
-        readonly: bool
-
+        def __hash__(self) -> int: ...
+        @property
+        def T(self) -> Tensor: ...
+        @property
+        def mT(self) -> Tensor: ...
+        @property
+        def requires_grad(self) -> bool: ...
+        @property
+        def is_leaf(self) -> bool: ...
+        @property
+        def strides(self) -> tuple[int, ...]: ...
+        @property
+        def readonly(self) -> bool: ...
         @property
         def grad(self) -> Tensor | None: ...
         @grad.setter
@@ -125,7 +140,7 @@ class Tensor:
         def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any: ...
         def to(
             self,
-            target: Tensor | Device | str | DType | None = None,
+            target: Tensor | Device | str | DType | Layout | LayoutSpec | None = None,
             /,
             *,
             device: Device | str | None = None,
@@ -134,7 +149,9 @@ class Tensor:
             copy: bool | None = None,
             non_blocking: bool = False,
         ) -> Tensor: ...
-        def astype(self, dtype: DType | str | type, /, *, copy: bool = True) -> Tensor: ...
+        def astype(
+            self, dtype: DType | str | type, *, copy: bool = True, device: Device | str | None = None
+        ) -> Tensor: ...
         def copy(self) -> Tensor: ...
         def detach(self) -> Tensor: ...
         def requires_grad_(self, requires_grad: bool = True) -> Tensor: ...
@@ -152,10 +169,10 @@ class Tensor:
         def argmax(self, *, axis: int | None = None, keepdims: bool = False) -> Tensor: ...
         def argmin(self, *, axis: int | None = None, keepdims: bool = False) -> Tensor: ...
         def reshape(self, *shape: int | Sequence[int], copy: bool | None = None) -> Tensor: ...
-        def permute_dims(self, axes: Sequence[int], /) -> Tensor: ...
-        def expand_dims(self, /, *, axis: int = 0) -> Tensor: ...
-        def squeeze(self, axis: int | Sequence[int], /) -> Tensor: ...
-        def broadcast_to(self, shape: Sequence[int], /) -> Tensor: ...
+        def permute_dims(self, axes: Sequence[int]) -> Tensor: ...
+        def expand_dims(self, axis: int | Sequence[int] = 0) -> Tensor: ...
+        def squeeze(self, axis: int | Sequence[int]) -> Tensor: ...
+        def broadcast_to(self, shape: Sequence[int]) -> Tensor: ...
         def flatten(self, start: int = 0, stop: int = -1) -> Tensor: ...
         def exp(self) -> Tensor: ...
         def log(self) -> Tensor: ...
@@ -215,11 +232,12 @@ class Tensor:
         def __dir__(self) -> list[str]:
             declared = (*self._key.layout.attributes, *self._key.dtype.attributes)
             return sorted(
-                {n for n in object.__dir__(self) if type(getattr(Tensor, n, None)) is not Answer} | {*declared}
+                {n for n in object.__dir__(self) if type(getattr(Tensor, n, None)) is not DeclaredAttribute}
+                | {*declared}
             )
 
 
-class Answer:
+class DeclaredAttribute:
     """An attribute of tensors that their layout or dtype declares, or a familiar name that is spelled otherwise here.
 
     Note [No __getattr__]: a class that defines ``__getattr__`` loses CPython 3.11's fast reads of its slots, a sixth of
@@ -238,25 +256,36 @@ class Answer:
         for place in (key.layout, key.dtype):
             found = place.attributes.get(name)
             if found is not None:
-                return found(tensor)
+                try:
+                    return found(tensor)
+                except BaseException as error:
+                    unread(tensor, f"attribute {name}", error)
         known: list[Any] = [*layouts.registered.values(), *dtypes.registered.values()]
         have = " or ".join(str(place) for place in known if name in place.attributes)
         hint = f"it is for {have}" if have else f"here it is {_elsewhere.get(name)}"
         raise TensorAttributeError(f"a tensor on {key.base} has no attribute {name!r}; {hint}", name=name, obj=tensor)
 
 
-def answer() -> None:
-    """Let tensors answer to what the registered layouts and dtypes declare now, and to nothing that is gone."""
+def declare_attributes() -> None:
+    """Put what the registered layouts and dtypes declare now on the class, and take off what nobody declares any more."""
     places: list[Any] = [*layouts.registered.values(), *dtypes.registered.values()]
     wanted = {*_elsewhere, *(name for place in places for name in place.attributes)}
-    for name in [n for n, value in vars(Tensor).items() if type(value) is Answer and n not in wanted]:
+    for name in [n for n, value in vars(Tensor).items() if type(value) is DeclaredAttribute and n not in wanted]:
         delattr(Tensor, name)
     for name in wanted:
         if not hasattr(Tensor, name):
-            setattr(Tensor, name, Answer(name))
+            setattr(Tensor, name, DeclaredAttribute(name))
 
 
-answer()
+declare_attributes()
+
+
+def _unread(tensor: Tensor, what: str, error: BaseException) -> NoReturn:
+    raise error
+
+
+#: raises what becomes of an error of a payload or of an attribute that was read; the room ``plugins`` sets it.
+unread: Callable[[Tensor, str, BaseException], NoReturn] = _unread
 
 
 def wrap(key: Key, payload: Any) -> Tensor:

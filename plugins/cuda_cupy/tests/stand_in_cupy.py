@@ -27,6 +27,11 @@ class ndarray(np.ndarray):
         return cuda.Device(self.index)
 
     @property
+    def base(self):
+        found = np.ndarray.base.__get__(self)
+        return found if isinstance(found, ndarray) else None  # of the host's arrays that it is made of it knows nothing
+
+    @property
     def data(self):
         return _Pointer(self.__array_interface__["data"][0])
 

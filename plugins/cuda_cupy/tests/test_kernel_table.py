@@ -24,45 +24,18 @@ from tripoint.errors import (
     ShapeError,
     TripointError,
 )
-from tripoint.plugin import Backend, Device, Key, register, resolve, strided
+from tripoint.plugin import Backend, register, resolve
 from tripoint_cuda_cupy import _conv, _kernels
 
-_on_numpy = Backend(
-    Device("tabled"),
-    strided,
-    payload=np.ndarray,
-    describe=lambda p: {
-        "dtype": getattr(tp, p.dtype.name),
-        "address": p.__array_interface__["data"][0],
-        "nbytes": p.nbytes,
-        "strides": tuple(s // p.itemsize for s in p.strides),
-        "readonly": _kernels.overlaps_itself(p),
-    },
-    aliases=np.may_share_memory,
-    coerce=np.asarray,
-    quiet=lambda: np.errstate(all="ignore"),
-)
 _table = _kernels.table(np)
-_on_numpy.kernels(scalars=True, **{name: _table[name] for name in _kernels.WITH_SCALARS})
-_on_numpy.kernels(**{name: fn for name, fn in _table.items() if name not in _kernels.WITH_SCALARS})
-
-
-@_on_numpy.from_("cpu.strided")
-def _there(x: Any, *, target: Key) -> Any:
-    return np.array(x)
-
-
-@_on_numpy.to("cpu.strided")
-def _back(x: Any) -> Any:
-    return np.array(x)
 
 
 @pytest.fixture(autouse=True)
-def tabled() -> None:
+def tabled(on_numpy: Callable[..., Backend]) -> None:
     try:
         tp.plugins.find_device("tabled")
     except DeviceError:  # other tests take back what the running program has registered
-        register(_on_numpy)
+        register(on_numpy("tabled"))
 
 
 FLOATS = ["float16", "float32", "float64"]

@@ -156,7 +156,7 @@ print(x.grad.device, x.grad.sum().item())
     assert lines[0] == "cuda:1 True True"
     assert lines[1] == "cuda:0 True (12, 4, 1) 96 False"
     assert lines[2] == "cuda:1"
-    assert lines[3].startswith("DeviceError cuda:2 cannot be used: cudaErrorInvalidDevice")
+    assert lines[3] == "DeviceError there is no cuda:2; there are 2, from cuda:0 to cuda:1"
     assert lines[4].startswith("DTypeError CuPy holds no bfloat16 tensors")
     assert lines[5] == "cpu 24.0"
 

@@ -14,6 +14,7 @@ from tripoint.errors import (
     ArgumentError,
     DTypeError,
     OutOfMemoryError,
+    ReadOnlyError,
     ScalarRangeError,
     ShapeError,
     SizeError,
@@ -253,3 +254,63 @@ def test_size_limits():
                 fn(shape, dtype="float64")
     assert tp.zeros((2**33,), device="meta").size == 2**33
     assert tp.zeros((2**40, 0), device="meta").size == 0
+
+
+def test_a_ramp_of_floats_holds_to_the_range_of_an_integer_dtype():
+    for arguments, dtype in (((0.0, 300.0, 100.0), "int8"), ((-3.0, 0.0), "uint8"), ((0, 300, 100), "int8")):
+        with pytest.raises(ScalarRangeError, match="does not fit"):
+            tp.arange(*arguments, dtype=dtype)
+        with pytest.raises(ScalarRangeError):
+            tp.arange(*arguments, dtype=dtype, device="meta")
+    assert tp.arange(-0.5, 2.5, dtype="int8").tolist() == [0, 0, 1]
+
+
+def test_large_ints_in_a_floating_dtype_that_is_named():
+    for dtype in ("bfloat16", "float32", "float64", "complex64"):
+        want = np.array([-1.0, 2.0**63, 1e30]).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+        np.testing.assert_array_equal(tp.asarray([-1, 2**63, 10**30], dtype=dtype).numpy(), want)
+        assert tp.asarray(2**64, dtype=dtype).item() == 2.0**64
+    for dtype in ("int64", "uint8"):
+        with pytest.raises(ScalarRangeError):
+            tp.asarray([-1, 2**63], dtype=dtype)
+    with pytest.raises(ArgumentError, match="does not fit in 64 bits"):
+        tp.asarray([-1, 2**63])
+
+
+@pytest.mark.parametrize("error", [RuntimeError, BufferError, TypeError, ValueError])
+def test_what_an_array_of_another_library_refuses_is_worded_and_kept(error):
+    class Foreign:
+        dtype, shape = np.dtype("float32"), (2,)
+
+        def __array__(self, *args, **kwargs):
+            raise error("it wants gradients; detach it")
+
+    with pytest.raises(DTypeError, match="cannot be read as float32: it wants gradients"):
+        tp.asarray(Foreign())
+
+
+def test_memory_in_which_elements_are_one_place_is_not_written():
+    a = np.arange(24.0).reshape(2, 3, 4)
+    spread, _ = np.broadcast_arrays(np.ones((3, 1)), np.ones((1, 3)))
+    windows = np.lib.stride_tricks.as_strided(a, (5, 3), (8, 8))
+    for shared in (spread, windows):
+        x, before = tp.asarray(shared), shared.copy()
+        for write in (lambda x=x: x.__imul__(tp.asarray([1.0, 2.0, 3.0])), lambda x=x: x.__setitem__((0, 0), 7.0)):
+            with pytest.raises(ReadOnlyError):
+                write()
+        np.testing.assert_array_equal(shared, before)
+        assert (x + 1).tolist() == (before + 1).tolist()
+        assert not tp.asarray(shared, copy=True).readonly
+    for apart in (
+        a,
+        a.T,
+        a[::-1],
+        a[:, ::2],
+        a[..., ::-2],
+        a.transpose(1, 0, 2)[::2],
+        a[:, :0],
+        a[0, 0, 0],
+        a[:1, None],
+    ):
+        assert not tp.asarray(apart).readonly
+    assert not tp.asarray(np.lib.stride_tricks.as_strided(a, (1, 6), (0, 8))).readonly  # of one row no step is taken

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tripoint as tp
-from tripoint.errors import DTypeError, ReadOnlyError, ScalarRangeError, ShapeError
+from tripoint.errors import ArgumentError, DTypeError, ReadOnlyError, ScalarRangeError, ShapeError
 from tripoint.schema import rows
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -578,3 +578,37 @@ def test_gradients_of_zero_stay_zero(dtype):
         assert rows[name].call(tp.asarray(0.0), tp.asarray(np.nan)).item() == 0
         assert rows[name].call(tp.zeros((2, 1)), tp.full((3,), np.nan)).tolist() == np.zeros((2, 3)).tolist()
         assert rows[name].call(tp.zeros((0, 1)), tp.ones((3,))).shape == (0, 3)
+
+
+def test_a_negative_power_of_no_integers_is_refused_as_of_some():
+    for x1, x2 in [
+        (tp.zeros((0,), dtype="int32"), tp.asarray([-1], dtype="int32")),
+        (tp.zeros((2, 0), dtype="int64"), -3),
+        (2, tp.asarray([-1])),
+    ]:
+        with pytest.raises(ArgumentError, match="negative power"):
+            tp.pow(x1, x2)
+    assert tp.pow(tp.zeros((0,), dtype="int32"), tp.asarray([1], dtype="int32")).shape == (0,)
+    with pytest.raises(ShapeError, match="broadcast"):
+        tp.pow(tp.zeros((0, 2), dtype="int32"), tp.asarray([-1, 2, 3], dtype="int32"))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_the_power_of_a_half_is_one_for_one_exponent_and_for_many(dtype):
+    x = [-np.inf, -0.0, 0.0, np.inf, 4.0, -4.0, np.nan]
+    want = [np.inf, 0.0, 0.0, np.inf, 2.0, np.nan, np.nan]  # by the standard, as math.pow
+    halves = tp.full((7,), 0.5, dtype=dtype)
+    for exponent in (0.5, halves, tp.asarray(0.5, dtype=dtype), tp.broadcast_to(tp.asarray(0.5, dtype=dtype), (7,))):
+        got = tp.pow(tp.asarray(x, dtype=dtype), exponent).astype("float64").numpy()
+        np.testing.assert_array_equal(got, want)
+        assert not np.signbit(got[1])
+        assert tp.pow(tp.asarray(-np.inf, dtype=dtype), 0.5).item() == np.inf
+
+
+def test_numbers_of_any_size_are_true_or_false():
+    x = tp.asarray([True, False])
+    for number in (2**64, -(2**70), 10**400, 1e-320, float("nan"), 1j):
+        assert tp.logical_and(x, number).tolist() == [True, False]
+        assert tp.logical_or(number, x).tolist() == [True, True]
+        assert tp.logical_xor(x, number).tolist() == [False, True]
+    assert tp.logical_or(x, 0j).tolist() == [True, False]

@@ -45,7 +45,7 @@ def outcome(fn):
         return None, error
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600, deadline=None, derandomize=True)
 @given(shapes, keys)
 def test_basic_indexing_is_numpys(shape, key):
     a = np.arange(float(np.prod(shape))).reshape(shape)
@@ -76,7 +76,7 @@ def test_basic_indexing_is_numpys(shape, key):
     assert one[key].tolist() == got.tolist() if not want.size else True
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(shapes.filter(len), st.data())
 def test_take_and_index_lists_are_numpys(shape, data):
     axis = data.draw(st.integers(-len(shape), len(shape) - 1))
@@ -305,3 +305,25 @@ def test_iteration_gives_views():
     for act in (lambda: len(tp.asarray(1.0)), lambda: iter(tp.asarray(1.0))):
         with pytest.raises(ShapeError, match="0-dimensional"):
             act()
+
+
+def test_two_ellipses_beside_an_index_tensor():
+    x = tp.ones((2, 3))
+    for key in (([0], ..., ...), (..., tp.asarray(1), ...)):
+        with pytest.raises(IndexingError, match="at most one ellipsis"):
+            x[key]
+
+
+def test_the_axis_of_take_may_be_left_out_of_a_vector():
+    x = tp.asarray([5, 6, 7])
+    assert tp.take(x, tp.asarray([2, 0, -1])).tolist() == [7, 5, 7]
+    for other in (tp.ones((2, 2)), tp.ones(())):
+        with pytest.raises(ArgumentError, match="needs axis="):
+            tp.take(other, tp.asarray([0]))
+
+
+def test_complex_elements_are_refused_by_a_real_tensor_on_every_device():
+    for device in ("cpu", "meta"):
+        x, z = tp.zeros((2,), device=device), tp.zeros((2,), dtype="complex64", device=device)
+        with pytest.raises(DTypeError, match="imaginary"):
+            x[0] = z[0]

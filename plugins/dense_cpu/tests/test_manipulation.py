@@ -239,6 +239,9 @@ def test_strides_and_storage():
     assert tp.asarray(1.0).strides == ()
     assert x.storage() == x.permute_dims((2, 0, 1)).storage()
     assert x.storage().nbytes == 96
+    for view in (x[1:], x[:, ::-2, 1:], x[1:, :, 0].reshape((3,)), x.detach()[..., 2:]):
+        assert view.storage() == x.storage()
+        assert view.storage().nbytes == 96
     assert x.storage() != x.copy().storage()
     assert x.storage() == x.storage()
     assert not tp.shares_memory(x[0], x[1])

@@ -20,7 +20,7 @@ def make(stored: np.ndarray, dtype: str, scale=1.0, zero=0, axis=None) -> tp.Ten
     if axis is not None and shift.ndim:
         shift = shift.reshape([-1 if i == axis % stored.ndim else 1 for i in range(stored.ndim)])
     q = tp.quantize(tp.asarray((stored.astype(np.int64) - shift).astype(np.float32)), ones)
-    assert q.int_repr().tolist() == stored.tolist()
+    np.testing.assert_array_equal(q.int_repr().numpy(), stored)
     return wrap(q._key, type(payload(q))(payload(q).ints, qz.fit(stored.shape)))
 
 
@@ -103,7 +103,7 @@ def test_no_other_operator_meets_the_integers():
     ):  # fmt: skip
         with pytest.raises(NoKernelError, match="qint8"):
             fn()
-    with pytest.raises(NoKernelError, match="dequantize"):
+    with pytest.raises(NoKernelError, match=r"to\(dtype=.float32.\)"):
         q + q
 
 

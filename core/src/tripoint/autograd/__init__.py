@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from tripoint.autograd import methods as _methods
+from tripoint.autograd import methods as methods  # which fills Tensor
 from tripoint.autograd.engine import backward, grad, gradients
 from tripoint.autograd.record import Autograd
 
 __all__ = ["Autograd", "backward", "grad", "gradients"]
-
-assert _methods is not None  # imported for what it puts on Tensor

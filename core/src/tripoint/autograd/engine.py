@@ -7,11 +7,11 @@ from heapq import heappop, heappush
 from operator import attrgetter
 from sys import getrefcount
 from threading import RLock
-from typing import Any
+from typing import Any, NoReturn, overload
 
 from tripoint.autograd.node import Leaf
-from tripoint.dispatcher.plan import refresh
-from tripoint.errors import ArgumentError, AutogradError, ReadOnlyError, ShapeError
+from tripoint.dispatcher.views import refresh
+from tripoint.errors import ArgumentError, AutogradError, ReadOnlyError, ShapeError, noted
 from tripoint.kernels import find_point
 from tripoint.keys import Key
 from tripoint.layouts import strided
@@ -22,7 +22,7 @@ from tripoint.ops.elementwise import add, add_
 from tripoint.ops.manipulation import broadcast_to, reshape
 from tripoint.ops.reductions import sum as sum_
 from tripoint.ops.reductions import sum_leading
-from tripoint.plugins import on_change
+from tripoint.plugins import on_change, outlive
 from tripoint.tensor import Tensor
 
 __all__ = ["backward", "grad", "gradients"]
@@ -59,7 +59,10 @@ def _seed(tensor: Tensor, gradient: Tensor | None, create_graph: bool) -> Tensor
     refresh(tensor)
     key = tensor._key
     if key.dtype.gradient is None:
-        raise AutogradError(f"backward of a {tensor.dtype} tensor: only floating tensors have gradients")
+        raise AutogradError(
+            f"backward of a tensor of dtype {tensor.dtype}: only floating tensors have gradients; call it on a result "
+            "that has a floating dtype"
+        )
     if not key.autograd:
         raise AutogradError(
             "backward of a tensor that is not recorded: call requires_grad_() on what it is computed from, before computing "
@@ -67,8 +70,8 @@ def _seed(tensor: Tensor, gradient: Tensor | None, create_graph: bool) -> Tensor
         )
     if gradient is None:
         if tensor._payload.shape == () and not create_graph:
-            # Nobody keeps a seed, so one per key serves every backward; one that a derivative wrote into is replaced. Where
-            # memory is counted, it is given back.
+            # A seed of one element per key serves every backward; one that a derivative wrote into is made anew. Where an
+            # allocator counts memory none is kept, since it would count as live for ever.
             key = key.base
             seed = _seeds.get(key)
             if seed is None or (seed._alias is not None and seed._alias.version):
@@ -102,6 +105,24 @@ def _ones(tensor: Tensor) -> Tensor:
         current.reset(token)
 
 
+@overload
+def gradients(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor,
+    gradient: Tensor | None = None,
+    *,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+) -> Tensor | None: ...
+@overload
+def gradients(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    gradient: Tensor | None = None,
+    *,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+) -> list[Tensor | None]: ...
 def gradients(
     outputs: Tensor | Sequence[Tensor],
     inputs: Tensor | Sequence[Tensor],
@@ -143,6 +164,10 @@ def gradients(
     return found[0] if single else found
 
 
+@overload
+def grad(fn: Callable[..., Tensor], argnums: int = 0) -> Callable[..., Tensor]: ...
+@overload
+def grad(fn: Callable[..., Tensor], argnums: Sequence[int]) -> Callable[..., list[Tensor]]: ...
 def grad(fn: Callable[..., Tensor], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
     """A function that returns the gradient of ``fn``, which must return one element, by the arguments at ``argnums``.
 
@@ -222,12 +247,11 @@ def _walk(
                     current.set(caller.replace(grad=create_graph, fallback=fallback))
             try:
                 rule.run(g, node, create_graph, grads, ready, skip)
-            except Exception as error:
-                error.add_note(f"raised by the derivative of {rule.name}")
-                raise
+            except BaseException as error:
+                _failed(rule, error)
             if not retain:
                 node.saved = None
-        g = seed = part = None  # type: ignore[assignment]  # who else holds a gradient decides whether a leaf may keep it
+        g = seed = part = None  # type: ignore[assignment]  # `_land` counts references
         # Leaves come last: an error in a derivative leaves every .grad as it was.
         if wanted is None:
             with _landing:
@@ -241,6 +265,18 @@ def _walk(
                     _own(wanted, node)
     finally:
         current.reset(token)
+
+
+def _failed(rule: Any, error: BaseException) -> NoReturn:
+    """Raise what becomes of an error of a derivative; an exception with a note that names it, and whose it is."""
+    origin = rule.origin
+    try:
+        if isinstance(error, Exception):
+            whose = f", {origin}" if origin is not None and origin.distribution != "tripoint" else ""
+            noted(error, f"raised by the derivative of {rule.name}{whose}")
+        outlive(origin, f"the derivative of {rule.name}", error)
+    finally:
+        del error  # or this frame and the error hold one another
 
 
 def give(

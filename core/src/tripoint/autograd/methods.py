@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tripoint.autograd.engine import backward
 from tripoint.autograd.node import Leaf
-from tripoint.dispatcher.plan import refresh
+from tripoint.dispatcher.views import refresh
 from tripoint.dtypes import complex_floating
 from tripoint.errors import ArgumentError, AutogradError, NotBuiltYetError, ShapeError
 from tripoint.storage import View
@@ -62,8 +62,8 @@ def set_grad(self: Tensor, value: Tensor | None) -> None:
     """Set or, with ``None``, drop the gradient.
 
     Raises:
-        AutogradError: no gradients are asked for.
-        AutogradError: another dtype or device.
+        AutogradError: no gradients are asked for, or another dtype or device.
+        ArgumentError: no tensor.
         ShapeError: another shape.
     """
     if self._node.__class__ is not Leaf:

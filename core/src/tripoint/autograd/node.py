@@ -12,6 +12,7 @@ from typing import Any
 
 from tripoint.keys import Key
 from tripoint.modes import Mode
+from tripoint.patterns import Origin
 from tripoint.schema import Row
 from tripoint.tensor import Tensor, wrap
 
@@ -49,7 +50,7 @@ class Node:
         return self.rule.out
 
     def rebound(self, tensor: Tensor) -> None:
-        """A new payload was bound to the tensor; the node that records it follows."""
+        """A new payload was bound to the tensor: nothing to do here, since the plan that bound it records a new node."""
 
     def __repr__(self) -> str:
         return f"<recorded {self.rule.row.name} {self.shape}>"
@@ -93,11 +94,12 @@ class Rule:
         wanted: one bool per operand.
         saves: names of what is saved, in order.
         shapes: operands whose shapes are saved behind these, since no receiving node tells them.
+        origin: who stated the derivative, where somebody did.
         run: ``run(g, node, grad, grads, ready, skip)`` gives the inputs of a node their gradients, see `engine.give`; ``grad``
             says whether saved outputs are recorded again.
     """
 
-    __slots__ = ("mode", "name", "out", "row", "run", "saves", "shapes", "wanted")
+    __slots__ = ("mode", "name", "origin", "out", "row", "run", "saves", "shapes", "wanted")
 
     def __init__(
         self,
@@ -109,8 +111,10 @@ class Rule:
         saves: tuple[str, ...],
         run: Callable[..., None],
         shapes: tuple[int, ...] = (),
+        origin: Origin | None = None,
     ) -> None:
         self.shapes = shapes
+        self.origin = origin
         self.row = row
         self.name = name
         self.mode = mode

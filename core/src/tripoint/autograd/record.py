@@ -11,7 +11,8 @@ from tripoint.autograd.node import Leaf, Node, Rule, slots_of, tick
 from tripoint.autograd.rule import make_rule
 from tripoint.dispatcher.calls import call_row
 from tripoint.dispatcher.layer import Layer, standing
-from tripoint.dispatcher.plan import again, compile_plan, join, names_of
+from tripoint.dispatcher.plan import compile_plan, names_of, tuple_source
+from tripoint.dispatcher.views import again, join
 from tripoint.errors import ArgumentError, AutogradError
 from tripoint.kernels import find_point, row_of
 from tripoint.keys import Key
@@ -20,7 +21,7 @@ from tripoint.ops.conversion import copy
 from tripoint.ops.creation import ones, zeros
 from tripoint.ops.elementwise import equal, where
 from tripoint.ops.indexing import assign_
-from tripoint.schema import Row
+from tripoint.schema import Param, Row
 from tripoint.storage import Alias, View, chain_of, record_of
 from tripoint.tensor import Tensor, wrap
 
@@ -41,7 +42,7 @@ class Autograd(Layer, on="autograd"):
         load_derivatives()
         if not op.composite:
             return True
-        found, tied = kernels.select_derivative(op.name, keys, slots_of(op, len(keys)))
+        found, tied, _ = kernels.select_derivative(op.name, keys, slots_of(op, len(keys)))
         return found is not None or bool(tied)
 
     def handles(self, op: Row) -> bool:
@@ -71,8 +72,9 @@ def load_derivatives() -> None:
     """Load the core's derivatives, at the first recorded call."""
     global _loaded
     if not _loaded:
+        import tripoint.derivatives  # noqa: F401 - another thread waits here until all are there
+
         _loaded = True
-        import tripoint.derivatives  # noqa: F401
 
 
 def _bare(tensor: Any) -> Any:
@@ -83,7 +85,7 @@ def _bare(tensor: Any) -> Any:
 
 
 def _fresh(op: Row, out: Any) -> Tensor:
-    """What a layer beneath gave, under a name of its own: it may be an operand, whose history must stay as it is."""
+    """An alias of what a layer beneath gave, which may be an operand: the history of that must not be changed."""
     if not isinstance(out, Tensor):
         raise ArgumentError(
             f"{op.name} is recorded, and a layer beneath autograd gave a {type(out).__name__} in place of a tensor; "
@@ -95,7 +97,7 @@ def _fresh(op: Row, out: Any) -> Tensor:
 
 
 def _snapshot(tensor: Tensor) -> Tensor:
-    """A frozen payload under a name of its own: later in-place operators bind new payloads elsewhere."""
+    """Another tensor of a frozen payload: in-place operators later bind a new payload to the first one only."""
     out = wrap(tensor._key, tensor._payload)
     out._node = tensor._node
     return out
@@ -132,39 +134,17 @@ def _functional(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], m
             rule = rules[out] = make_rule(op, op.name, mode, keys, wanted, out)
         return rule
 
-    # What is saved depends on the operands alone, not on the result's key, so a trial rule tells it now.
-    first = next(k for k in keys if k.is_tensor).base
-    trial = make_rule(op, op.name, mode, keys, wanted, first)
-    saves = trial.saves
-    parameters = names_of(op)
-    constants: dict[str, Any] = {
-        "inner": next_plan,
-        "Node": Node,
-        "tick": tick,
-        "rule_of": rule_of,
-        "rules": rules,
-    }
-    body: list[str] = []
     lines, closed = getattr(next_plan, "source", None) or ([""], dict[str, Any]())
-    known = None  # the result's key, where it is the same for every call of the plan
-    if lines[-1] == "return out":  # a kernel's plan, which reads payloads and records nothing
-        del constants["inner"]
-        constants = {**closed, **constants}
-        body += lines[:-1]
-        if "view_key" not in closed:
-            known = closed["key"]
-            if known.dtype.gradient is None:
-                return next_plan
-            constants.update(key=known.recorded, b=known.base, rule=rule_of(known.base))
-            body.remove("out._node = None")
-    elif op.composite:
-        constants["bare"] = _bare
-        given = ", ".join(f"bare({n})" if n[0] == "a" else n for n in parameters)
-        body.append(f"out = inner({given})")
-    else:
-        constants.update(fresh=_fresh, op=op)
-        body.append(f"out = fresh(op, inner({', '.join(parameters)}))")
+    fused = lines[-1] == "return out"  # a kernel's plan, which reads payloads and records nothing: it is written on
+    known = closed["key"] if fused and "view_key" not in closed else None  # the key of every call's result
+    if known is not None and known.dtype.gradient is None:
+        return next_plan
+    constants: dict[str, Any] = {**closed} if fused else {"inner": next_plan}
+    constants.update(Node=Node, tick=tick, rule_of=rule_of, rules=rules)
+    body = [*lines[:-1]] if fused else [_beneath(op, constants)]
     if known is not None:
+        constants.update(key=known.recorded, b=known.base, rule=rule_of(known.base))
+        body.remove("out._node = None")
         body += ["node = out._node = Node()", "node.age = tick()", "node.rule = rule"]
     else:
         body.append("k = out._key")
@@ -172,15 +152,45 @@ def _functional(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], m
             body.append("if k.dtype.gradient is None: return out")
         body += ["node = out._node = Node()", "node.age = tick()", "b = k.base"]
         body += ["try:", "    node.rule = rules[b]", "except KeyError:", "    node.rule = rule_of(b)"]
-    inputs = []
-    for i, p in enumerate(op.operands):
-        if p.role == "variadic":
-            inputs.append(f"*[t._node for t in a{i}]")
-        else:
-            inputs.append(f"a{i}._node" if wanted[i] else "None")
-    body.append(f"node.inputs = ({''.join(n + ', ' for n in inputs)})")
-    words = []
-    for name in saves:
+    body.append(f"node.inputs = {tuple_source(_input(p, i, wanted[i]) for i, p in enumerate(op.operands))}")
+    # What is saved depends on the operands alone, not on the result's key, so any rule tells it now.
+    first = next(k for k in keys if k.is_tensor).base
+    body += _saved_source(op, keys, make_rule(op, op.name, mode, keys, wanted, first), constants)
+    body.append("node.shape = r.shape" if known is not None else "node.shape = out._payload.shape")
+    if op.metas:
+        body.append(f"node.meta = {tuple_source(f'm{i}' for i in range(len(op.metas)))}")
+    if known is None or known.base.fitted:
+        constants["fits"] = _keep_like
+        body.append("if b.fitted: fits(node, out)")
+    if known is None:
+        body.append("out._key = k.recorded")
+    return compile_plan(names_of(op), [*body, "return out"], constants)
+
+
+def _beneath(op: Row, constants: dict[str, Any]) -> str:
+    """Source of the call of the plan beneath, under which nothing of this call is recorded a second time."""
+    parameters = names_of(op)
+    if op.composite:
+        constants["bare"] = _bare
+        given = ", ".join(f"bare({n})" if n[0] == "a" else n for n in parameters)
+        return f"out = inner({given})"
+    constants.update(fresh=_fresh, op=op)
+    return f"out = fresh(op, inner({', '.join(parameters)}))"
+
+
+def _input(param: Param, i: int, wanted: bool) -> str:
+    """Source of the node, or nodes, of an operand."""
+    if param.role == "variadic":
+        return f"*[t._node for t in a{i}]"
+    return f"a{i}._node" if wanted else "None"
+
+
+def _saved_source(op: Row, keys: tuple[Key, ...], rule: Rule, constants: dict[str, Any]) -> list[str]:
+    """Source that saves what the derivatives need, each tensor followed by the version that it has."""
+    slots = slots_of(op, len(keys))
+    body: list[str] = []
+    words: list[str] = []
+    for name in rule.saves:
         if name == "out":
             constants.update(Tensor=Tensor, Alias=Alias, View=View)
             body += SAVED_OUT
@@ -198,18 +208,8 @@ def _functional(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], m
         else:
             body.append(f"x{i} = a{i}._alias")
             words.append(f"a{i}, 0 if x{i} is None else x{i}.version")
-    words += [operand_shape(op, i) for i in trial.shapes]
-    body.append(f"node.saved = ({''.join(w + ', ' for w in words)})")
-    body.append("node.shape = r.shape" if known is not None else "node.shape = out._payload.shape")
-    if op.metas:
-        body.append(f"node.meta = ({''.join(f'm{i}, ' for i in range(len(op.metas)))})")
-    if known is None or known.base.fitted:
-        constants["fits"] = _keep_like
-        body.append("if b.fitted: fits(node, out)")
-    if known is None:
-        body.append("out._key = k.recorded")
-    body.append("return out")
-    return compile_plan(parameters, body, constants)
+    words += [operand_shape(op, i) for i in rule.shapes]
+    return [*body, f"node.saved = {tuple_source(words)}"]
 
 
 def operand_shape(op: Row, i: int) -> str:
@@ -234,7 +234,6 @@ def _inplace(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], mode
     functional = op.functional
     assert functional is not None
     count = len(op.operands)
-    names = [p.name for p in op.operands]
     rules: dict[Any, Rule] = {}
 
     def plan(*values: Any) -> Any:
@@ -259,24 +258,8 @@ def _inplace(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], mode
         rule = rules.get(wanted)
         if rule is None:
             rule = rules[wanted] = make_rule(functional, op.name, mode, keys, wanted, keys[0].base)
-        record = record_of(x1)
         inputs = tuple(v._node if w else None for v, w in zip(operands, wanted, strict=True))
-        saved: list[Any] = []
-        for name in rule.saves:
-            if name == "out":
-                continue
-            value = operands[names.index(name)]
-            if isinstance(value, Tensor) and _frozen(value._key):
-                saved += [_snapshot(value), 0]
-            elif isinstance(value, Tensor):
-                if record_of(value) is record:
-                    kept = copy(_bare(value))
-                    kept._node, kept._key = value._node, kept._key.recorded if value._key.autograd else kept._key
-                    saved += [kept, 0]
-                else:
-                    saved += [value, record_of(value).version]
-            else:
-                saved += [value, 0]
+        saved = _saved_before(op, rule, operands)
         shapes = [operands[i].shape if isinstance(operands[i], Tensor) else () for i in rule.shapes]
         next_plan(*values)
         if "out" in rule.saves:
@@ -295,6 +278,23 @@ def _inplace(op: Row, next_plan: Callable[..., Any], keys: tuple[Key, ...], mode
         return x1
 
     return plan
+
+
+def _saved_before(op: Row, rule: Rule, operands: tuple[Any, ...]) -> list[Any]:
+    """What an in-place call saves before it writes; of an operand that lies in the memory written, a copy."""
+    written, saved = record_of(operands[0]), []
+    for p, value in zip(op.operands, operands, strict=True):
+        if p.name not in rule.saves:
+            continue
+        if isinstance(value, Tensor) and _frozen(value._key):
+            saved += [_snapshot(value), 0]
+        elif isinstance(value, Tensor) and record_of(value) is written:
+            kept = copy(_bare(value))
+            kept._node, kept._key = value._node, kept._key.recorded if value._key.autograd else kept._key
+            saved += [kept, 0]
+        else:
+            saved += [value, record_of(value).version if isinstance(value, Tensor) else 0]
+    return saved
 
 
 def _rebase(chain: list[Tensor], written: Node, mode: Mode) -> None:

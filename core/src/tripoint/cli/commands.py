@@ -58,11 +58,10 @@ def _common(
 def plugins(load: Load = False, as_json: Json = False) -> None:
     """What is installed, what it provides, and why something is broken. Status 1 when something is."""
     from tripoint import plugins
-    from tripoint.cli.installation import load_all
 
     with diverted():
         if load:
-            load_all()
+            plugins.load_all()
         data, text = plugins.listed(), plugins.report()
     answer(data, text, as_json=as_json, status=int(any(entry["state"] == "broken" for entry in data)))
 
@@ -70,7 +69,8 @@ def plugins(load: Load = False, as_json: Json = False) -> None:
 @app.command(short_help="Devices, and why one cannot be used.")
 def devices(load: Load = False, as_json: Json = False) -> None:
     """Devices, who brings them, and why one cannot be used. Status 1 when a device's plugin is broken."""
-    from tripoint.cli.installation import devices, load_all
+    from tripoint.cli.installation import devices
+    from tripoint.plugins import load_all
 
     with diverted():
         if load:
@@ -82,7 +82,7 @@ def devices(load: Load = False, as_json: Json = False) -> None:
             entry["device"],
             f"{entry['provider']} {entry['version']}" if entry["provider"] else "nobody",
             entry["state"],
-            said[entry["usable"]],
+            said[entry["usable"]] + f", {entry['count']}" * (entry["count"] is not None),
             "; ".join(filter(None, [entry["why"], f"also {', '.join(entry['adds'])}" if entry["adds"] else ""])),
         )
         for entry in data
@@ -104,20 +104,15 @@ def ops(
 ) -> None:
     """Every operator: signature, family, whether backends must supply it, its derivative, and where it is declared."""
     import tripoint.nn  # noqa: F401 - whose operators count
-    from tripoint.cli.installation import load_all
+    from tripoint.plugins import load_all
     from tripoint.support import ops
 
     with diverted():
         if load:
             load_all()
         found = ops(namespace)
-    heads = ("operator", "kind", "form", "derivative", "defined at", "what it does")
-    rows = [
-        (e.signature, e.kind, f"{e.form}, minimal" if e.minimal else e.form, e.derivative, e.where, e.doc)
-        for e in found
-    ]
-    data, text = found.to_dict(), table(heads, rows)
-    answer(data, text, as_json=as_json)
+    heads, *rows = found.rows()
+    answer(found.to_dict(), table(heads, rows), as_json=as_json)
 
 
 @app.command(short_help="Which operator works where, and by what.")
@@ -213,12 +208,17 @@ def new_backend(
     folder: Annotated[Path, typer.Option(help="Where to put the package.")] = Path("."),
     as_json: Json = False,
 ) -> None:
-    """Write a package for a new backend, with tests, that builds, installs and passes the first tiers of the kit."""
+    """Write a package for a new backend, with tests, that builds, installs and passes the kit; and say how to go on."""
+    from shlex import quote
+
     from tripoint.scaffold import new_backend
 
     with diverted():
         made = new_backend(name, device=device, layout=layout, dtype=dtype, folder=str(folder))
-    answer({"folder": str(made)}, str(made), as_json=as_json)
+    point = ".".join(filter(None, (device, layout or "strided", dtype)))
+    steps = [f"cd {quote(str(made))}", 'pip install -e ".[test]"', "python -m pytest", f"tripoint conformance {point}"]
+    text = "\n".join([f"{made} is written, and works as it is: README.md says more", *[f"  {step}" for step in steps]])
+    answer({"folder": str(made)}, text, as_json=as_json)
 
 
 @app.command(short_help="What is wrong here, and what to type.")
@@ -247,12 +247,7 @@ def doctor(
 
 def _folded(found: Coverage) -> str:
     """A coverage as text that is folded to the width of a terminal."""
-    rows = [(name, *[found.summary(name, column) for column in found.columns]) for name in found.operators]
-    out = [table(("operator", *found.columns), rows), "", *found.notes()]
-    if found.mixed:
-        mixed = [(m.operator, m.pattern, f"{m.kernel}, {m.provider}, {m.where}") for m in found.mixed]
-        out += ["", "Kernels on several points:", table(("operator", "arguments", "kernel"), mixed)]
-    return "\n".join(out)
+    return "\n".join(part if isinstance(part, str) else table(part[0], part[1:]) for part in found.parts())
 
 
 def _written(path: Path, page: str) -> str:

@@ -9,21 +9,15 @@ from typing import Any
 from tripoint import plugins
 from tripoint.errors import said
 
-__all__ = ["devices", "environment", "load_all", "versions"]
-
-
-def load_all() -> None:
-    """Load every plugin that is not blocked, and ask for its hardware. What fails is kept with its plugin."""
-    for plugin in list(plugins.found().values()):
-        if plugins.load(plugin):
-            plugins.probe(plugin)
+__all__ = ["devices", "environment", "versions"]
 
 
 def devices() -> list[dict[str, Any]]:
     """One entry for each device type and each plugin that brings its dense tensors, as plain data.
 
-    ``usable`` is ``None`` until the plugin is loaded and its hardware asked for; ``why`` says why not. ``adds`` has the points
-    that other plugins bring there. No plugin is imported.
+    ``usable`` is ``None`` until the plugin is loaded and its hardware asked for; ``why`` says why not. ``count`` is how many
+    there are of a device with an index, where its plugin says so. ``adds`` has the points that other plugins bring there. No
+    plugin is imported.
     """
     found = sorted(plugins.found().values(), key=lambda p: p.name)
     claims = [(p, c) for p in found for claim in p.claims for c in claim]
@@ -33,10 +27,12 @@ def devices() -> list[dict[str, Any]]:
         owners = [p for p, c in here if c.layout == "strided" and c.dtype is None]
         adds = sorted({f"{c} ({p.name})" for p, c in here if p not in owners})
         for owner in owners:
-            out.append({"device": device, **_of(owner), "adds": adds})
+            said_of_it = _of(owner)
+            count = plugins.device_count(device) if said_of_it["usable"] else None
+            out.append({"device": device, **said_of_it, "count": count, "adds": adds})
         if not owners:
             why = f"no plugin brings its dense tensors{plugins.install(device)}"
-            nobody = {"provider": None, "version": None, "state": "missing", "usable": False, "why": why}
+            nobody = {"provider": None, "version": None, "state": "missing", "usable": False, "why": why, "count": None}
             out.append({"device": device, **nobody, "adds": adds})
     return out
 

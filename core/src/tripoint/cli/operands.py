@@ -12,7 +12,7 @@ from tripoint import dtypes
 from tripoint.explanation.walk import stand_in
 from tripoint.keys import intern
 from tripoint.plugins import find_device, find_layout, found, load
-from tripoint.schema import Row, rows
+from tripoint.schema import Row, did_you_mean, rows
 from tripoint.tensor import Tensor
 
 __all__ = ["SPELLING", "call", "operator"]
@@ -39,11 +39,7 @@ def operator(name: str) -> Row:
             load(plugin)
     if short in rows:
         return rows[short]
-    import difflib
-
-    near = difflib.get_close_matches(short, rows, 3)
-    hint = f"did you mean {' or '.join(near)}?" if near else "`tripoint ops` lists them."
-    raise typer.BadParameter(f"there is no operator {name!r}; {hint}")
+    raise typer.BadParameter(f"there is no operator {name!r}{did_you_mean(short, '; `tripoint ops` lists them.')}")
 
 
 def call(name: str, operands: list[str], meta: list[str]) -> tuple[Row, list[Any], dict[str, Any]]:

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from tripoint.conformance.checks.values import program
-from tripoint.conformance.records import RECORDS, Record, Sample, chosen, matches
+from tripoint.conformance.records import RECORDS, Record, Sample, chosen, matches, unknown
 from tripoint.conformance.script import Script
 from tripoint.conformance.target import Target
 from tripoint.errors import ArgumentError, TripointError
@@ -69,11 +69,9 @@ def measured(backend: str, operators: Sequence[str] | None = None) -> list[dict[
     """
     target = Target(backend)
     records = {**RECORDS, **{r.operator: r for r in chosen(operators or ())}}
-    unknown = [word for word in operators or () if not any(matches(name, word) for name in records)]
-    if unknown:
-        raise ArgumentError(
-            f"the kit has no record of {', '.join(map(repr, unknown))}; it knows {', '.join(sorted(records))}"
-        )
+    for word in operators or ():
+        if not any(matches(name, word) for name in records):
+            raise ArgumentError(unknown(word, records))
     rows: list[dict[str, Any]] = []
     for name in dict.fromkeys(n for word in operators or records for n in records if matches(n, word)):
         found = timed(target, records[name])

@@ -31,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="tripoint conformance",
         description="Check a backend against the contract. Further options go to pytest.",
         epilog="With --json the command prints the report as JSON and nothing else.",
+        allow_abbrev=False,  # or --tier would be taken for --tiers
     )
     parser.add_argument("backend", help="its point, such as cpu.strided or cpu.strided.qint8")
     parser.add_argument("--tiers", help="tiers separated by commas, 0 to 6")

@@ -68,8 +68,17 @@ def conformance_verdict(conformance_session: Session, conformance_unit: Unit) ->
     if verdict.verdict == "known":
         pytest.xfail(verdict.reason)
     if verdict.verdict in ("unsupported", "blocked"):
-        pytest.skip(f"{verdict.verdict}: {verdict.reason}")
+        pytest.skip(f"{verdict.verdict}: {verdict.operator}, tier {verdict.tier}: {verdict.reason}")
     return verdict
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """What is blocked is told apart from what is skipped; declarations that hold are no verdict and not counted."""
+    if report.skipped and isinstance(report.longrepr, (tuple, list)) and report.longrepr[2].startswith("Skipped: blocked: "):
+        return "blocked", "b", "BLOCKED"
+    if report.when == "call" and report.passed and report.nodeid.endswith("::test_declarations"):
+        return "", ".", "PASSED"
+    return None
 
 
 def pytest_exception_interact(call: pytest.CallInfo[Any], report: Any) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
+from tripoint import dtypes
 from tripoint.conformance.script import ConformanceFailure, printable
 
 __all__ = ["VERDICTS", "Report", "Verdict"]
@@ -19,6 +21,8 @@ _WORDS = {
     "blocked": "blocked",
     "fail": "FAIL",
 }
+#: a fault that several dtypes have is told once, whatever they are called in its words.
+_DTYPE = re.compile(rf"\b({'|'.join(dtypes.PLAIN)})\b")
 _COUNTED = {**_WORDS, "pass": "passed", "fail": "failed", "unsupported": "unsupported", "known": "failed as known"}
 
 
@@ -66,11 +70,15 @@ class Verdict:
         }
 
     def details(self) -> str:
-        """The failures with a reproducer each: one per dtype and kind of fault."""
-        shown: dict[tuple[str, str], ConformanceFailure] = {}
+        """The failures with a reproducer each: one per kind of fault, with the dtypes that have it."""
+        kinds: dict[str, list[ConformanceFailure]] = {}
         for failure in self.failures:
-            shown.setdefault((failure.dtype, failure.what), failure)
-        return "\n".join(map(str, shown.values())) or self.reason
+            kinds.setdefault(_DTYPE.sub("*", failure.what), []).append(failure)
+        shown = [
+            min(alike, key=lambda f: f.dtype != "float32").text(tuple(dict.fromkeys(f.dtype for f in alike)))
+            for alike in kinds.values()
+        ]
+        return "\n".join(shown) or self.reason
 
     def __repr__(self) -> str:
         return f"<{self.operator}, tier {self.tier}: {_WORDS[self.verdict]}{': ' + self.reason if self.reason else ''}>"

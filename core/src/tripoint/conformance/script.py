@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,10 @@ _OPERATORS = "from tripoint.plugin import operators"
 _NUMBERS = 'nan, inf = float("nan"), float("inf")'
 
 
+#: lists with more elements are not printed whole where less will do.
+_LONG = 64
+
+
 def printable(text: str) -> str:
     """Text in which what neither XML nor a terminal nor Python source can hold is written as an escape."""
     if text.isprintable():
@@ -28,6 +33,25 @@ def printable(text: str) -> str:
 def shortened(text: str, most: int = 160) -> str:
     """Text with its end cut off where it is long."""
     return text if len(text) <= most else f"{text[: most - 4]} ..."
+
+
+def spelled(value: Any) -> str:
+    """Nested lists of numbers as an expression that gives them, which ``repr`` of a complex NaN is not; what repeats itself is
+    written once.
+    """
+    if isinstance(value, list) and len(value) > _LONG:
+        words = [spelled(v) for v in value]
+        turn = next((n for n in range(1, _LONG) if all(w == words[i % n] for i, w in enumerate(words))), None)
+        if turn is not None:
+            count, rest = divmod(len(words), turn)
+            once = f"[{', '.join(words[:turn])}] * {count}"
+            return f"({once} + [{', '.join(words[:rest])}])" if rest else once
+    if isinstance(value, (list, tuple)):
+        inner = ", ".join(map(spelled, value))
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
+    if isinstance(value, complex) and not (math.isfinite(value.real) and math.isfinite(value.imag)):
+        return f"complex({value.real!r}, {value.imag!r})"
+    return repr(value)
 
 
 class ConformanceFailure(TripointError):
@@ -70,10 +94,14 @@ class ConformanceFailure(TripointError):
         return f"{self.what}: got {shortened(repr(self.got), 60)}, want {shortened(repr(self.want), 60)}"
 
     def __str__(self) -> str:
+        return self.text((self.dtype,))
+
+    def text(self, dtypes: Sequence[str]) -> str:
+        """The failure with its reproducer, said of every dtype that has it."""
         if not self.dtype:
             return self.what
         compared = "".join(f"\n  {k:4} {v}" for k, v in zip(("got", "want"), self.compared or (), strict=False))
-        return f"{self.operator} [{self.dtype}]: {self.what}{compared}\n\n{self.reproducer}\n"
+        return f"{self.operator} [{', '.join(dtypes)}]: {self.what}{compared}\n\n{self.reproducer}\n"
 
 
 class Unsupported(TripointError):
@@ -90,8 +118,18 @@ class Unsupported(TripointError):
         self.entry = entry
 
 
+class Ended(Exception):
+    """What is no Exception and no wish of the user, and was raised all the same."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.ended = error
+
+
 #: what a check gives back that passed and does not show that the operator computes anything, as when a call was refused.
 NO_PROOF = "refused as it should"
+#: why an operator is unsupported of which nothing is declared.
+NO_KERNEL = "no kernel registered"
 
 
 class Script:
@@ -102,6 +140,7 @@ class Script:
         self.dtype = dtype
         self.lines: list[str] = []
         self.names: dict[str, Any] = {}
+        self.warned: list[str] = []
 
     def add(self, *lines: str) -> Script:
         """Append lines."""
@@ -143,9 +182,25 @@ class Script:
         return "\n".join([*head, *body])
 
     def run(self) -> dict[str, Any]:
-        """Run the program and give its names."""
+        """Run the program and give its names. What it warns of at run time is kept, other warnings are passed on.
+
+        Raises:
+            Ended: it raised what ends the program of who does not look, such as SystemExit.
+        """
         self.names = {"__name__": "reproducer"}
-        exec(compile(self.text(), "<conformance>", "exec"), self.names)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always", RuntimeWarning)
+            try:
+                exec(compile(self.text(), "<conformance>", "exec"), self.names)
+            except (Exception, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                raise Ended(error) from error
+        for one in seen or ():
+            if issubclass(one.category, RuntimeWarning):
+                self.warned.append(f"{one.category.__name__}: {one.message}")
+            else:
+                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
         return self.names
 
     def read(self, name: str) -> Any:
@@ -174,20 +229,35 @@ class Script:
         self, what: str, got: str, have: object, want: object, instead: Sequence[str] = ()
     ) -> ConformanceFailure:
         """What to raise when the expression ``got`` gives ``have`` in place of ``want``; ``instead`` replaces the last line."""
+        if isinstance(have, list) and isinstance(want, list) and len(have) == len(want) > _LONG:
+            pairs: list[tuple[Any, Any]] = list(zip(have, want, strict=True))
+            worst = max(range(len(pairs)), key=lambda i: _distance(*pairs[i]))
+            got = f"{got}[{worst}]"
+            have, want = pairs[worst]
         script = Script(self.operator, self.dtype)
         script.lines = [*self.lines[: len(self.lines) - bool(instead)], *instead]
-        text = script.text(f'print("got ", {got})', f'print("want", {want!r})')
+        text = script.text(f'print("got ", {got})', f'print("want", {spelled(want)})')
         return ConformanceFailure(self.operator, self.dtype, what, text, have, want)
 
     def raised(self, error: BaseException, want: str) -> ConformanceFailure:
         """What to raise when the last line raised an error that it should not have."""
+        error = error.ended if isinstance(error, Ended) else error
         first = (str(error).splitlines() or [""])[0]
         text = self.text(f"# raises {type(error).__name__}: {first[:90]}", f"# want {want}"[:110])
-        said = f"raised {type(error).__name__}: {first}"
+        said = f"raised {type(error).__name__}: {shortened(first, 400)}"
         return ConformanceFailure(self.operator, self.dtype, said, text, type(error).__name__, want)
+
+    def warning(self) -> ConformanceFailure:
+        """What to raise when the program warned."""
+        script = Script(self.operator, self.dtype).add("import warnings", 'warnings.simplefilter("error")', *self.lines)
+        first = (self.warned[0].splitlines() or [""])[0]
+        text = script.text(f"# raises {first[:90]}", "# want no warning")
+        return ConformanceFailure(self.operator, self.dtype, f"warned: {first}", text, first, "no warning")
 
     def refusal(self, error: BaseException | None, want: str) -> ConformanceFailure:
         """What to raise when the last line was not refused as it should."""
+        if isinstance(error, Ended):
+            return self.raised(error, want)
         have = "no error" if error is None else type(error).__name__
         lines = [
             "try:",
@@ -201,7 +271,7 @@ class Script:
         script.lines = [*self.lines[:-1], *lines]
         what = f"must be refused by {want}, and gave {have}"
         if error is not None:
-            what += f": {(str(error).splitlines() or [''])[0]}"
+            what += f": {shortened((str(error).splitlines() or [''])[0], 400)}"
         return ConformanceFailure(self.operator, self.dtype, what, script.text(), have, want)
 
 
@@ -227,21 +297,37 @@ def flat(value: Any) -> list[Any]:
     return [value]
 
 
-def agree(got: Any, want: Any, tolerance: float = 0.0, zeros: bool = False) -> bool:
+def agree(got: Any, want: Any, tolerance: float = 0.0, zeros: bool = False, least: float | None = None) -> bool:
     """Whether nested lists hold the same numbers.
 
     Args:
         tolerance: how far numbers may be off, as a part of the largest one wanted, or of 1.
         zeros: zeros must have the same sign.
+        least: each number may be off by a part of itself, or of this where it is smaller.
     """
-    if _shape(got) != _shape(want):
+    if shape_of(got) != shape_of(want):
         return False
     have, wanted = flat(got), flat(want)
-    scale = max([1.0, *[abs(v) for v in wanted if isinstance(v, (float, complex)) and math.isfinite(abs(v))]])
-    return all(_near(g, w, tolerance * scale, zeros) for g, w in zip(have, wanted, strict=True))
+    sizes = [abs(v) if isinstance(v, (float, complex)) and math.isfinite(abs(v)) else 0.0 for v in wanted]
+    floor = max([1.0, *sizes]) if least is None else least
+    rows = zip(have, wanted, sizes, strict=True)
+    return all(_near(g, w, tolerance * max(size, floor), zeros) for g, w, size in rows)
 
 
-def _shape(value: Any) -> tuple[int, ...]:
+def _distance(got: Any, want: Any) -> float:
+    """How far one number, or the first that differs in lists, is off, as a part of what is wanted or of 1."""
+    if isinstance(got, (list, tuple)) or isinstance(want, (list, tuple)):
+        pairs = zip(flat(got), flat(want), strict=False)
+        return max([_distance(g, w) for g, w in pairs], default=0.0)
+    if got == want or (got != got and want != want):
+        unlike = got == 0 and isinstance(want, float) and math.copysign(1.0, got) != math.copysign(1.0, want)
+        return math.ulp(0.0) if unlike else 0.0
+    off = abs(got - want) / max(1.0, abs(want))
+    return off if off == off else math.inf
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The lengths of nested lists, from the outside in; () of a number."""
     shape = []
     while isinstance(value, (list, tuple)):
         shape.append(len(value))

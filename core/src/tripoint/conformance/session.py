@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tripoint.conformance.checks import golden, gradients, inplace, protocols, values, views
+from tripoint.conformance.checks import golden, gradients, inplace, memory, protocols, values, views
 from tripoint.conformance.known import Known
-from tripoint.conformance.records import RECORDS, Record, Sample, chosen, matches
-from tripoint.conformance.records.declared import declared
+from tripoint.conformance.records import RECORDS, Record, Sample, chosen, matches, unknown
 from tripoint.conformance.report import Report, Verdict
-from tripoint.conformance.script import NO_PROOF, ConformanceFailure, Unsupported
+from tripoint.conformance.script import NO_KERNEL, NO_PROOF, ConformanceFailure, Unsupported, flat
 from tripoint.conformance.target import Target, check_words
 from tripoint.errors import ArgumentError
 from tripoint.schema import rows
@@ -28,7 +28,7 @@ TIERS = {
 }
 Cases = Iterator[tuple[str, Callable[[], Any]]]
 Checks = Callable[[Target], Cases]
-_FORMS = ("reversed", "turned", "stepped", "mixed", "crossed", "repeated")
+_FORMS = ("reversed", "turned", "stepped", "moved", "mixed", "crossed", "repeated")
 _ODD = {"scalar", "mixed", "nonfinite", "empty"}
 
 
@@ -53,15 +53,27 @@ class Unit:
         return f"<tier {self.tier}: {self.name}>"
 
 
-def _tried(target: Target, samples: list[Sample]) -> list[Sample]:
-    """The samples that a backend takes, as it holds them."""
-    return [target.held(s) for s in samples if target.takes(s)]
+def _tried(target: Target, record: Record, samples: list[Sample]) -> list[Sample]:
+    """The samples that a backend takes, as it holds them; where its tensors have more axes, with axes of size 1 added."""
+    least = target.said.ranks[0]
+    fitting = [s if not least else record.lifted(s, least) or s for s in samples]
+    return [target.held(s) for s in map(target.tamed, fitting) if target.takes(s)]
 
 
 def _lacking(target: Target, record: Record, *what: str) -> Cases:
     """One case for each thing that a record cannot check, which says why."""
     for reason in [record.without[w] for w in what if w in record.without]:
         yield target.dtypes[0], partial(_unsupported, reason)
+
+
+def _first(checks: list[Callable[[], Any]]) -> Any:
+    """The first of several checks, of one thing, that is about nothing that the backend lacks."""
+    for check in checks[:-1]:
+        try:
+            return check()
+        except Unsupported:
+            continue
+    return checks[-1]()
 
 
 def _unsupported(reason: str) -> None:
@@ -75,7 +87,7 @@ def _of_values(record: Record) -> Checks:
             return
         for dtype in record.dtypes:
             if dtype in target.dtypes:
-                for sample in _tried(target, record.samples(dtype)):
+                for sample in _tried(target, record, record.samples(dtype)):
                     if "::" in record.operator and rows[record.operator].composite:
                         yield dtype, partial(values.check_rules, target, record, sample, dtype)
                     yield dtype, partial(values.check_sample, target, record, sample, dtype)
@@ -93,14 +105,21 @@ def _of_views(record: Record) -> Checks:
     def cases(target: Target) -> Cases:
         usual = [d for d in ("float32", "int64", "float64", "bool") if d in record.dtypes and d in target.dtypes][:2]
         for dtype in usual or [d for d in target.dtypes if d in record.dtypes][:1]:
-            samples = _tried(target, record.samples(dtype))
+            samples = _tried(target, record, record.samples(dtype))
             plain = [s for s in samples if not s.tags & _ODD]
             deep = [s for s in plain[3:] if any(a.ndim > 2 for a in s.arrays())]
+            if target.said.elements and values.repeatable(record):
+                again = [s for s in plain if any(a.role == "element" and len({*a.data}) > 1 for a in s.arrays())]
+                for sample in again[:1]:
+                    yield dtype, partial(values.check_again, target, record, sample, dtype)
             for sample in (*plain[:3], *deep[:1]):
                 for form in _FORMS:
                     yield dtype, partial(values.check_sample, target, record, sample, dtype, form)
                 if record.kind == "elementwise" and "values" not in record.without:
                     yield dtype, partial(values.check_fed, target, record, sample, dtype)
+            if target.said.elements and "values" not in record.without and record.operator != "empty_like":
+                for sample in [s for s in plain if any(len(a.data) > 1 for a in s.arrays())][:1]:
+                    yield dtype, partial(memory.check_lasting, target, record, sample, dtype)
             if record.kind == "view" and target.said.elements:
                 for sample in samples:
                     yield dtype, partial(views.check_view, target, record, sample, dtype)
@@ -113,7 +132,7 @@ def _of_views(record: Record) -> Checks:
 def _of_inplace(record: Record) -> Checks:
     def cases(target: Target) -> Cases:
         for dtype in inplace.dtypes_of(target, record):
-            for sample in _tried(target, record.samples(dtype)):
+            for sample in _tried(target, record, record.samples(dtype)):
                 if inplace.fits(record, sample, dtype):
                     yield dtype, partial(inplace.check_inplace, target, record, sample, dtype)
         own = inplace.closed(target, record)
@@ -136,18 +155,23 @@ def _of_gradients(record: Record) -> Checks:
         yield from _lacking(target, record, "gradients")
         if "gradients" in record.without:
             return
-        for sample in _tried(target, record.gradients(dtype) if record.gradients is not None else []):
+        for sample in _tried(target, record, record.gradients(dtype) if record.gradients is not None else []):
             yield dtype, partial(gradients.check_gradient, target, record, sample, dtype)
         for sample, known in record.ties(dtype) if record.ties is not None else ():
-            if target.takes(sample):
+            steep = any(v is not None and not math.isfinite(v) for v in flat(known))
+            if target.takes(sample) and (target.said.nonfinite is True or not steep):
                 yield dtype, partial(gradients.check_gradient, target, record, sample, dtype, known)
         if "values" in record.without or record.gradients is None:
             return
         if dtype in ("float64", "float32") and target.opaque is None:
-            for sample in _tried(target, record.gradients(dtype))[:1]:
-                yield dtype, partial(gradients.check_second, target, record, sample, dtype)
+            smooth = _tried(target, record, record.gradients(dtype))[:3]
+            if smooth:
+                yield (
+                    dtype,
+                    partial(_first, [partial(gradients.check_second, target, record, s, dtype) for s in smooth]),
+                )
         for other in narrow:
-            for sample in _tried(target, record.gradients(other))[:2]:
+            for sample in _tried(target, record, record.gradients(other))[:2]:
                 yield other, partial(gradients.check_gradient, target, record, sample, other)
 
     return cases
@@ -156,9 +180,12 @@ def _of_gradients(record: Record) -> Checks:
 def _of_threads(record: Record) -> Checks:
     def cases(target: Target) -> Cases:
         for dtype in [d for d in ("float32", *target.dtypes) if d in target.dtypes and d in record.dtypes][:1]:
-            plain = [s for s in _tried(target, record.samples(dtype)) if not s.tags & _ODD]
-            for sample in plain[:1] if target.said.elements else ():
-                yield dtype, partial(protocols.check_threads, target, record, sample, dtype)
+            plain = [s for s in _tried(target, record, record.samples(dtype)) if not s.tags & _ODD]
+            if plain and target.said.elements:
+                yield (
+                    dtype,
+                    partial(_first, [partial(protocols.check_threads, target, record, s, dtype) for s in plain[:3]]),
+                )
 
     return cases
 
@@ -172,7 +199,7 @@ def _of_promise(check: Callable[[Target, str], None]) -> Checks:
     return cases
 
 
-def _of_protocol(check: Callable[[Target, str], None]) -> Checks:
+def _of_protocol(check: Callable[[Target, str], str | None] | Callable[[Target, str], None]) -> Checks:
     def cases(target: Target) -> Cases:
         for dtype in target.dtypes:
             yield dtype, partial(check, target, dtype)
@@ -180,10 +207,20 @@ def _of_protocol(check: Callable[[Target, str], None]) -> Checks:
     return cases
 
 
+def _of_lifetimes(target: Target) -> Cases:
+    for dtype, way in memory.lasting(target):
+        yield dtype, partial(memory.check_kept_alive, target, dtype, way)
+
+
+def _of_races(target: Target) -> Cases:
+    for dtype, race in memory.races(target):
+        yield dtype, partial(memory.check_race, target, dtype, race)
+
+
 def _of_vectors(entries: list[dict[str, Any]]) -> Checks:
     def cases(target: Target) -> Cases:
         for entry in entries:
-            sample = golden.sample_of(entry)
+            sample = golden.fitted(target, entry)
             used = {a.dtype for a in sample.arrays() if a.role == "element"}
             if target.said.elements and used <= set(target.dtypes) and target.takes(sample):
                 yield next(a.dtype for a in sample.arrays()), partial(golden.check_vector, target, entry)
@@ -205,6 +242,8 @@ def units(operators: Iterable[str] | None = None, tiers: Iterable[int] | None = 
         Unit(max(2, r.tier), r.operator, _of_views(r), r.needs) for r in checked if r.kind not in ("create", "export")
     ]
     out += [Unit(2, name, _of_inplace(r)) for r in checked if (name := f"{r.operator}_") in rows]
+    out += [Unit(2, "memory", _of_protocol(check)) for check in (views.check_memory, memory.check_described)]
+    out += [Unit(2, "lifetimes", _of_lifetimes), Unit(5, "streams", _of_races)]
     out += [Unit(4, r.operator, _of_gradients(r)) for r in checked if r.gradients is not None or r.ties is not None]
     out += [Unit(4, name, _of_promise(check)) for name, check in gradients.PROMISES.items()]
     out += [Unit(5, name, _of_protocol(check)) for name, check in protocols.PROTOCOLS.items()]
@@ -214,7 +253,7 @@ def units(operators: Iterable[str] | None = None, tiers: Iterable[int] | None = 
     known = {u.name for u in out}
     for word in asked or ():
         if not any(matches(name, word) for name in known):
-            raise ArgumentError(_unknown(word, known))
+            raise ArgumentError(unknown(word, known))
     for tier in tiers or ():
         if tier not in TIERS:
             raise ArgumentError(f"tier {tier!r}: tiers are numbers, and there are the tiers 0 to {max(TIERS)}")
@@ -228,15 +267,6 @@ def units(operators: Iterable[str] | None = None, tiers: Iterable[int] | None = 
     return sorted(merged.values(), key=lambda u: u.tier)
 
 
-def _unknown(word: str, known: set[str]) -> str:
-    if "::" not in word:
-        return f"the kit has no record of {word!r}; it knows {', '.join(sorted(known))}"
-    return (
-        f"no operator {word!r} is declared; those of others are {', '.join(sorted(declared())) or 'none'}. What declares it "
-        "must be imported, or installed with an entry point of tripoint.names.v1 that works, see tripoint plugins"
-    )
-
-
 def _joined(a: Unit, b: Unit) -> Unit:
     def cases(target: Target) -> Cases:
         yield from a.cases(target)
@@ -245,7 +275,7 @@ def _joined(a: Unit, b: Unit) -> Unit:
     return Unit(a.tier, a.name, cases, a.needs)
 
 
-def _stopped(operator: str, dtype: str, error: Exception) -> ConformanceFailure:
+def _stopped(operator: str, dtype: str, error: BaseException) -> ConformanceFailure:
     """What a backend raised where a check only looked at it, as in describing a payload."""
     import traceback
 
@@ -321,13 +351,19 @@ class Session:
                 reasons[lack.reason] = reasons.get(lack.reason, 0) + 1
                 if lack.entry in self.lacking:
                     self.lacking[lack.entry][0] += 1
-            except Exception as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 failures.append(_stopped(unit.name, self.target.label(dtype), error))
             else:
                 passed += 1
                 proof = proof or entry is not NO_PROOF
                 if entry in self.lacking:
                     self.lacking[entry][1] += 1
+        if NO_KERNEL in reasons and not proof:
+            reasons = {NO_KERNEL: 1}
+        if proof and not self.target.said.elements:
+            reasons["elements, of which tensors here hold none"] = 1
         lacks = "; ".join(reasons)
         if failures:
             return Verdict(unit.tier, unit.name, "fail", failures[0].line(), failures, passed)
@@ -349,8 +385,8 @@ class Session:
         ]
         if (low, high) != (0, None):
             wanted.append(f"of {low}" + (f" to {high}" if high != low else "") * (high is not None) + " axes")
-        if not said.nonfinite:
-            wanted.append("without NaN and infinities")
+        if said.nonfinite is not True:
+            wanted.append("without infinities" if said.nonfinite else "without NaN and infinities")
         absent = target.absent()
         if absent:
             wanted.append(f"and none beside it of {' or '.join(absent)}, which the device does not hold")

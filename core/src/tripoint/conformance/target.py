@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tripoint import dtypes, plugins
 from tripoint.conformance.records import RECORDS, Sample
 from tripoint.conformance.reference.values import ALL, Array
-from tripoint.conformance.script import flat
+from tripoint.conformance.script import agree, flat, shape_of, spelled
+from tripoint.devices import Device
 from tripoint.errors import ArgumentError, DTypeError, TripointError
 from tripoint.keys import intern
-from tripoint.plugin import Capabilities
+from tripoint.plugin import Capabilities, operators
 
 _CLASSES = dtypes.CLASSES
 #: ways to make a tensor without elements.
@@ -45,9 +47,14 @@ class Target:
         self.name = name
         device, layout = plugins.find_device(parts[0]), plugins.find_layout(parts[1])
         dtype = dtypes.as_dtype(parts[2]) if len(parts) == 3 else None
-        self.device, self.layout = str(device), layout.name
+        self.layout = layout.name
         self.opaque = dtype.name if dtype is not None and not dtype.is_plain else None
         self.point = plugins.require(intern(device, layout, dtype or dtypes.float32))
+        several = plugins.device_count(device.type) if ":" not in parts[0] else None
+        if several is not None and several > 1:  # not the first, which a kernel may take for any
+            device = Device(device.type, several - 1)
+            self.point = plugins.require(intern(device, layout, dtype or dtypes.float32))
+        self.device = str(device)
         self.said: Capabilities = self.point.capabilities or Capabilities()
         _check_said(name, self.said)
         if self.opaque is not None and not self.said.make:
@@ -67,12 +74,17 @@ class Target:
                 "Backend(capabilities=Capabilities(dtypes=..., ranks=...))"
             )
         self._beside: dict[str, bool] = {}
+        self._writes: bool | None = None
+        #: what keeps a stream busy, as the check of races found.
+        self.delay: tuple[str, str] | None = None
         self._nothing = _NOTHING[0]
         self._nothing = self._emptied()
         frozen = self.point.frozen
         self.views = self.said.views if self.said.views is not None else layout.views and not frozen
         self.mutation = self.said.mutation if self.said.mutation is not None else not frozen
         self.key = intern(device, layout, dtype) if dtype is not None else None
+        #: 0 is not stored, so that 0 times an infinity, which is not looked at, may be 0.
+        self.sparse = layout.gradient_like is not None
 
     def _plain(self) -> tuple[str, ...]:
         said = self.said.dtypes
@@ -90,6 +102,8 @@ class Target:
             tripoint.asarray(data, dtype=dtype, device=self.device, layout=self.layout)
         except TripointError:
             return False
+        except Exception:
+            return True  # it is not refused: a check of tier 0 says what is wrong
         return True
 
     def label(self, dtype: str) -> str:
@@ -120,8 +134,14 @@ class Target:
 
     def takes(self, sample: Sample) -> bool:
         """Whether a sample is about dtypes and numbers of axes that the backend declares."""
-        if not self.said.nonfinite and "nonfinite" in sample.tags:
+        if "nonfinite" in sample.tags and not (
+            self.said.nonfinite is True or (self.said.nonfinite and not _endless(sample))
+        ):
             return False
+        if not self.said.subnormal and "subnormal" in sample.tags:
+            return False
+        if (self.sparse and "vanishing" in sample.tags) or (self.opaque is not None and "far" in sample.tags):
+            return False  # what is not stored is not looked at, and no opaque dtype promises to reach so far
         wanted = sample.meta.get("dtype")
         if wanted is not None and wanted not in self.dtypes:
             return False
@@ -149,14 +169,43 @@ class Target:
                 eval(self.written(Array(dtype, (1,), [0], role="index")), {"tp": tripoint})
             except TripointError:
                 known = dtype in self.dtypes  # which its author declares
+            except Exception:
+                known = True  # a check says what is wrong
             else:
                 known = True
             self._beside[dtype] = known
         return known
 
+    def writes(self) -> bool:
+        """Whether a tensor's elements can be written, so that aliases see it."""
+        if self._writes is None:
+            import tripoint
+
+            shape = (1,) * max(1, self.said.ranks[0])
+            self._writes = self.mutation
+            try:
+                x = eval(self.written(Array(self.dtypes[0], shape, [1])), {"tp": tripoint})
+                operators()["assign_"](x, x)
+            except Exception:  # a check says what is wrong
+                self._writes = False
+        return self._writes
+
     def absent(self) -> list[str]:
         """Dtypes that a sample needed beside the point's and that the device does not hold."""
         return sorted(dtype for dtype, there in self._beside.items() if not there)
+
+    def holds(self, result: Array) -> bool:
+        """Whether the numbers of a result are of those that the backend declares to hold."""
+        said = self.said.nonfinite
+        return said is True or result.finite() or (bool(said) and not any(map(_infinite, result.data)))
+
+    def tamed(self, sample: Sample) -> Sample:
+        """A sample with numbers in place of infinities, where there are none but NaN."""
+        if self.said.nonfinite != "nan" or "nonfinite" not in sample.tags:
+            return sample
+        return sample.replaced(
+            lambda a: Array(a.dtype, a.shape, [math.copysign(2.0, v) if _infinite(v) else v for v in a.data], a.role)
+        )
 
     def held(self, sample: Sample) -> Sample:
         """A sample as this point holds it: an opaque dtype has fewer numbers than the one that its values are read as."""
@@ -166,13 +215,20 @@ class Target:
         """An array as it is read back from this point."""
         import tripoint
 
-        if self.opaque is None or not self.said.elements or not self._here(array):
+        if not self.said.elements or not self._here(array) or not self._may_differ(array):
             return array
         try:
-            made = eval(self.written(array), {"tp": tripoint}).tolist()
+            made = eval(self.written(array), {"tp": tripoint, "nan": math.nan, "inf": math.inf}).tolist()
         except Exception:
             return array  # a check says what is wrong
+        if self.opaque is None and not agree(made, array.nested()):
+            return array  # likewise
         return Array(array.dtype, array.shape, flat(made), array.role)
+
+    def _may_differ(self, array: Array) -> bool:
+        """Whether the point may hold other numbers: an opaque dtype does, and a layout need not keep the sign of zeros."""
+        negative = any(v == 0 and isinstance(v, float) and math.copysign(1.0, v) < 0 for v in array.data)
+        return self.opaque is not None or (self.layout != "strided" and negative)
 
     def beyond(self, result: Array) -> str | None:
         """Why a backend need not hold a result, if its author declares neither its dtype nor its number of axes."""
@@ -199,12 +255,20 @@ class Target:
         return self._made(array, ", ".join(words), self._nothing if here else _NOTHING[0])
 
     def _made(self, array: Array, where: str, nothing: str = _NOTHING[0]) -> str:
+        if 0 in array.shape:  # nested lists do not tell the axes behind one of size 0
+            return _zeros(nothing, array.dtype, array.shape, where)
         placed = f", {where}" if where else ""
-        if 0 not in array.shape:
-            return f'tp.asarray({array.nested()!r}, dtype="{array.dtype}"{placed})'
-        # Nested lists do not tell the axes behind one of size 0.
-        made = nothing.format(shape=array.shape, dtype=array.dtype, placed=placed, where=where)
-        return made if where else made.removesuffix(".to()")
+        return f'tp.asarray({spelled(array.nested())}, dtype="{array.dtype}"{placed})'
+
+    def blank(self, dtype: str, shape: tuple[int, ...]) -> str:
+        """An expression that makes a tensor of zeros on this backend, with axes of size 1 in front where it has more."""
+        shape = (*(1,) * (self.said.ranks[0] - len(shape)), *shape)
+        if self.said.make:
+            made = _zeros(_NOTHING[0], dtype, shape, "")
+            return self.said.make.replace("{x}", made).replace("{dtype}", self.label(dtype))
+        words = [f'device="{self.device}"'] if self.device != "cpu" else []
+        words += [f'layout="{self.layout}"'] if self.layout != "strided" else []
+        return _zeros(self._nothing, dtype, shape, ", ".join(words))
 
     def _emptied(self) -> str:
         """How a tensor without elements is made here: the first way that works."""
@@ -215,7 +279,7 @@ class Target:
             self._nothing = way
             try:
                 eval(self.written(Array(self.dtypes[0], shape, [])), {"tp": tripoint})
-            except TripointError:
+            except Exception:  # a check says what is wrong
                 continue
             return way
         return _NOTHING[0]
@@ -226,6 +290,11 @@ class Target:
         return ", ".join(words + ([f'layout="{self.layout}"'] if self.layout != "strided" else []))
 
 
+def _zeros(way: str, dtype: str, shape: tuple[int, ...], where: str) -> str:
+    made = way.format(shape=shape, dtype=dtype, placed=f", {where}" if where else "", where=where)
+    return made if where else made.removesuffix(".to()")
+
+
 def _made_axes(sample: Sample) -> int:
     """How many axes a call without operands makes."""
     shape, data = sample.meta.get("shape"), sample.meta.get("data")
@@ -233,10 +302,19 @@ def _made_axes(sample: Sample) -> int:
         return 1 if isinstance(shape, int) else len(shape)
     if "data" not in sample.meta:
         return 1
-    count = 0
-    while isinstance(data, list):
-        data, count = data[0] if data else None, count + 1
-    return count
+    return len(shape_of(data))
+
+
+def _endless(sample: Sample) -> bool:
+    """Whether an infinity is among the numbers of a call."""
+    numbers = [v for a in sample.arrays() for v in a.data] + [
+        v for v in sample.operands if isinstance(v, (float, complex))
+    ]
+    return any(map(_infinite, [*numbers, *flat([sample.meta.get(name, []) for name in ("data", "fill_value")])]))
+
+
+def _infinite(number: Any) -> bool:
+    return isinstance(number, (float, complex)) and math.isinf(abs(number))
 
 
 def _is(dtype: str, name: str) -> bool:
@@ -264,6 +342,8 @@ def _check_said(name: str, said: Capabilities) -> None:
             raise ArgumentError(
                 f"{name}: capabilities: dtypes names {one!r}, which is neither a dtype nor a class of dtypes"
             )
+    if said.nonfinite not in (True, False, "nan"):
+        raise ArgumentError(f"{name}: capabilities: nonfinite is True, False or 'nan', not {said.nonfinite!r}")
     low, high = said.ranks if isinstance(said.ranks, tuple) and len(said.ranks) == 2 else (-1, None)
     if not isinstance(low, int) or low < 0 or not (high is None or (isinstance(high, int) and low <= high)):
         raise ArgumentError(

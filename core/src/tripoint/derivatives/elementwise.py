@@ -47,7 +47,7 @@ derivative(
     x=lambda v, x, out: negative(divide_back(multiply(v, out), x)),
 )
 derivative(ops.floor_divide, x1=lambda g: None, x2=lambda g: None)
-derivative(ops.remainder, x1=lambda g: g, x2=lambda g, x1, x2: negative(multiply(g, floor_divide(x1, x2))))
+derivative(ops.remainder, x1=passes, x2=lambda g, x1, x2: negative(multiply(g, floor_divide(x1, x2))))
 
 
 def _pow_x1(g: Tensor, x1: Any, x2: Any) -> Tensor | None:
@@ -78,6 +78,10 @@ def _larger(g: Tensor, mine: Any, other: Any) -> Tensor:
     return where(equal(mine, other), multiply(g, 0.5), where(less(mine, other), 0.0, g))
 
 
+def _smaller(g: Tensor, mine: Any, other: Any) -> Tensor:
+    return where(equal(mine, other), multiply(g, 0.5), where(less(other, mine), 0.0, g))
+
+
 derivative(
     ops.maximum,
     x1=lambda g, x1, x2: _larger(g, x1, x2),
@@ -88,12 +92,6 @@ derivative(
     x1=lambda g, x1, x2: _smaller(g, x1, x2),
     x2=lambda g, x1, x2: _smaller(g, x2, x1),
 )
-
-
-def _smaller(g: Tensor, mine: Any, other: Any) -> Tensor:
-    return where(equal(mine, other), multiply(g, 0.5), where(less(other, mine), 0.0, g))
-
-
 derivative(ops.negative, x=lambda g: negative(g))
 derivative(ops.abs, x=lambda g, x: multiply(g, sign(x)))
 derivative(ops.sign, x=lambda g: None)

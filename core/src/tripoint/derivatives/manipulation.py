@@ -8,12 +8,13 @@ from tripoint.ops.indexing import getitem
 from tripoint.tensor import Tensor
 
 
-def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
+def inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The permutation that takes axes back to where they were."""
     return tuple(sorted(range(len(axes)), key=axes.__getitem__))
 
 
 derivative(ops.reshape, x=lambda g, x_shape: ops.reshape(g, x_shape))
-derivative(ops.permute_dims, x=lambda g, axes: ops.permute_dims(g, _inverse(axes)))
+derivative(ops.permute_dims, x=lambda g, axes: ops.permute_dims(g, inverse(axes)))
 derivative(ops.matrix_transpose, x=lambda g: ops.matrix_transpose(g))
 derivative(ops.expand_dims, x=lambda g, axis: ops.squeeze(g, axis))
 derivative(ops.squeeze, x=lambda g, axis: ops.expand_dims(g, axis=axis))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tripoint import rules
+from tripoint.derivatives.manipulation import inverse
 from tripoint.kernels import derivative
 from tripoint.ops import reductions as ops
 from tripoint.ops.conversion import astype
@@ -55,11 +56,11 @@ def _prod(g: Tensor, x: Tensor, axis: Shape, keepdims: bool) -> Tensor:
     if not axis or not x.size:
         return _kept(g, shape, axis, keepdims)
     rest = tuple(i for i in range(len(shape)) if i not in axis)
-    moved = permute_dims(x, (*rest, *axis))
+    order = (*rest, *axis)
+    moved = permute_dims(x, order)
     line = reshape(moved, (*[shape[i] for i in rest], -1))
     slope = multiply(_before(line), flip(_before(flip(line, axis=-1)), axis=-1))
-    order = (*rest, *axis)
-    back = permute_dims(reshape(slope, moved.shape), tuple(sorted(range(len(order)), key=order.__getitem__)))
+    back = permute_dims(reshape(slope, moved.shape), inverse(order))
     return multiply(_kept(g, shape, axis, keepdims), back)
 
 

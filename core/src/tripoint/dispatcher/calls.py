@@ -11,9 +11,11 @@ from math import prod
 from typing import Any
 
 from tripoint import plugins
-from tripoint.dispatcher.plan import bound, build, expected_shape, refresh
+from tripoint.dispatcher.outcome import bound, expected_shape
+from tripoint.dispatcher.plan import build
 from tripoint.dispatcher.resolve import Resolution, resolve
-from tripoint.errors import ArgumentError, NoKernelError, TripointError, shown, sized
+from tripoint.dispatcher.views import refresh
+from tripoint.errors import ArgumentError, NoKernelError, TripointError, cleaned, kind_of, shown, sized, told
 from tripoint.keys import ABSENT, BY_TYPE, SCALARS, Key
 from tripoint.layouts import strided
 from tripoint.modes import get_mode
@@ -145,7 +147,7 @@ def call_row(row: Row, operands: tuple[Any, ...], metas: tuple[Any, ...]) -> Any
     counters.resolutions += 1
     found = resolved(Resolution(row, mode, flat, slots), values, metas, keyed)
     out = build(found, first=True)(*values, *metas)
-    if not _by_current_device(found, keyed):
+    if rows.get(row.name) is row and not _by_current_device(found, keyed):  # else nobody would tell the plan of changes
         table[last] = build(found)
     return out
 
@@ -159,8 +161,24 @@ def resolved(start: Resolution, values: list[Any], metas: tuple[Any, ...], keyed
     try:
         return resolve(start.row, start.mode, start.keys, start.slots, keyed, start)
     except NoKernelError as error:
-        error.help += _cost(start.row, values, metas, start.keys, keyed)
+        if "layout='strided'" in error.help:
+            error.help += _cost(start.row, values, metas, start.keys, keyed)
+        tried = error.routes
+        if start.mode.fallback == "error" and tried:
+            error.routes = lambda: (*tried[:-1], ("fallback", f"not permitted{_permitting(start, keyed)}"))
         raise
+
+
+def _permitting(start: Resolution, keyed: dict[str, Any]) -> str:
+    """What a policy that permits fallbacks would make of a call that has no kernel, as text."""
+    mode = start.mode.replace(fallback="allow:cpu")
+    try:
+        build(resolve(start.row, mode, start.keys, start.slots, keyed))
+    except NoKernelError as error:
+        return f", nor possible: {dict(error.routes).get('fallback', '').partition(': ')[2] or 'no kernel is there either'}"
+    except Exception as error:
+        return f", nor possible: {cleaned(told(error) or kind_of(error), 1)}"
+    return " (tripoint.fallback permits it)"
 
 
 def _cost(row: Row, values: list[Any], metas: tuple[Any, ...], keys: tuple[Key, ...], keyed: dict[str, Any]) -> str:

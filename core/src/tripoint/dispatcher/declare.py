@@ -12,6 +12,7 @@ from typing import Any, TypeVar, overload
 
 from tripoint import kernels
 from tripoint.dispatcher.calls import call_row, dunder_miss
+from tripoint.dispatcher.outcome import changes_shape
 from tripoint.errors import RegistrationError
 from tripoint.kernels import row_of
 from tripoint.keys import BY_TYPE
@@ -139,6 +140,8 @@ def _enter(row: Row) -> None:
     if other is None and waiting is not None:
         kernels.kernels[row.name] = tuple(k for k in waiting if _fits(row, k))
     rows[row.name] = row
+    if other is not None:
+        other.plans.clear()
 
 
 def _fits(row: Row, kernel: kernels.Kernel) -> bool:
@@ -146,9 +149,13 @@ def _fits(row: Row, kernel: kernels.Kernel) -> bool:
     try:
         kernels.validate(row, kernel)
     except RegistrationError as error:
+        import contextlib
         import warnings
 
-        warnings.warn(f"a kernel is left out: {error}", RuntimeWarning, stacklevel=2)
+        with contextlib.suppress(
+            RuntimeWarning
+        ):  # one plugin's kernel must not keep another's operator from being declared
+            warnings.warn(f"a kernel is left out: {error}", RuntimeWarning, stacklevel=2)
         return False
     return True
 
@@ -206,21 +213,19 @@ def inplace(operator: Callable[..., Any], *, minimal: bool = False) -> Callable[
     first = base.operands[0].name
 
     def shape(shapes: tuple[Any, ...], **meta: Any) -> tuple[int, ...]:
-        from tripoint.errors import ShapeError
-
         have: tuple[int, ...] = shapes[0]
         made = base.shape(shapes, **meta) if base.shape is not None else have
         if made != have:
-            raise ShapeError(
-                f"{base.name}_: the result has shape {made}, and {first} has {have}; "
-                "an in-place operator does not change shapes"
-            )
+            raise changes_shape(f"{base.name}_", first, made, have)
         return have
 
     row = Row(
         base.name + "_",
         base.body,
-        base.params,
+        (
+            Param(first, base.params[0].role, base.params[0].kind, REQUIRED),
+            *base.params[1:],
+        ),  # no number is written into
         composite=False,
         dtype=base.dtype,
         shape=shape,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from types import CodeType
+from typing import Any, NoReturn, Self
 
-from tripoint.errors import ArgumentError, RegistrationError
+from tripoint.errors import ArgumentError, RegistrationError, shown
 from tripoint.keys import Key
 from tripoint.modes import Mode, Scope, current, forget_layer
+from tripoint.plugins import blame, plugin_named
 from tripoint.schema import Row, rows
 
 __all__ = ["FLOORS", "Layer"]
@@ -29,12 +31,16 @@ class Layer:
 
     Subclasses write either ``__call__(op, call_next, args, meta)``, the boxed form, or ``build``. A layer of a stranger
     states its floor: ``class Count(Layer, below="trace")``.
+
+    Attributes:
+        name: what it is called where layers are listed.
+        floor: where it stands; set by ``above``, ``below`` or ``on``.
+        answer: of a layer that answers every call in its scope itself: function of the row, the operands and the metadata.
+            Such a call is not resolved and makes no plan, and nothing beneath runs.
     """
 
     name: str = ""
     floor: float = 0.0
-    #: of a layer that answers every call in its scope itself: function of the row, the operands and the metadata. Such a
-    #: call is not resolved and makes no plan, and nothing beneath runs.
     answer: Any = None
 
     def __init_subclass__(cls, *, above: str | None = None, below: str | None = None, on: str | None = None) -> None:
@@ -71,21 +77,26 @@ class Layer:
         from tripoint.dispatcher.calls import call_row
 
         names = [p.name for p in op.metas]
-        count = len(op.operands)
+        count, wanted = len(op.operands), set(names)
 
         def call_next(args: Any, meta: dict[str, Any]) -> Any:
-            try:
-                values = tuple([meta[n] for n in names])
-            except KeyError as missing:
-                raise ArgumentError(
-                    f"layer {self.name}: call_next of {op.signature()} wants all of its metadata; {missing} is not in {meta}"
-                ) from None
-            return call_row(op, tuple(args), values)
+            given = tuple(args)
+            if len(given) != count or meta.keys() != wanted:
+                raise _misfit(self, op, given, meta)
+            return call_row(op, given, tuple([meta[n] for n in names]))
 
         def plan(*values: Any) -> Any:
             token = current.set(below)
             try:
-                return self(op, call_next, values[:count], dict(zip(names, values[count:], strict=True)))
+                out = self(op, call_next, values[:count], dict(zip(names, values[count:], strict=True)))
+                if out is None and op.returns == "tensor":
+                    raise ArgumentError(
+                        f"layer {self.name}: its __call__ gave None for {op.name}, which gives a tensor; "
+                        "return what call_next gives, or another tensor"
+                    )
+                return out
+            except BaseException as error:
+                _failed(self, error, call_next.__code__)
             finally:
                 current.reset(token)
 
@@ -99,7 +110,7 @@ class Layer:
         """A scope in which the layer takes part: ``with layer.on(): ...``."""
         return Scope(lambda mode: mode.replace(layers=(*mode.layers, self)))
 
-    def __enter__(self) -> Layer:
+    def __enter__(self) -> Self:
         self.__dict__.setdefault("_scope", self.on()).__enter__()
         return self
 
@@ -113,14 +124,48 @@ class Layer:
                     row.plans.pop(mode, None)
 
 
+def _misfit(layer: Layer, op: Row, args: tuple[Any, ...], meta: dict[str, Any]) -> ArgumentError:
+    """The error of a call_next that is given other arguments than its operator has."""
+    operands, metas = [p.name for p in op.operands], [p.name for p in op.metas]
+    if len(args) != len(operands):
+        wrong = f"takes its operands as one sequence of {len(operands)}, {', '.join(operands) or 'none'}; {len(args)} are given"
+    elif missing := [n for n in metas if n not in meta]:
+        wrong = f"wants all of its metadata; {missing[0]!r} is not in {meta}"
+    else:
+        unknown = ", ".join(shown(n) for n in meta if n not in metas)
+        wrong = f"knows no metadata {unknown}; it has {', '.join(metas) or 'none'}"
+    return ArgumentError(f"layer {layer.name}: call_next of {op.signature()} {wrong}")
+
+
+def _failed(layer: Layer, error: BaseException, beneath: CodeType | None = None) -> NoReturn:
+    """Raise what becomes of an error that passed through a layer; one that came from ``beneath`` is not the layer's."""
+    try:
+        trace = error.__traceback__ if not isinstance(error, Exception) else None
+        while trace is not None and trace.tb_frame.f_code is not beneath:
+            trace = trace.tb_next
+        plugin = plugin_named(type(layer).__module__)
+        if isinstance(error, Exception) or trace is not None or plugin is None:
+            raise error
+        blame(plugin, f"the layer {layer.name} of {plugin.name} {plugin.version}", error)
+    finally:
+        del error
+
+
 #: layers that ride in keys instead of the mode.
 standing: list[Layer] = []
 
 
 def walk(mode: Mode, op: Row, keys: tuple[Key, ...]) -> tuple[Layer, ...]:
     """The layers that take part in a call, from the top down."""
-    taking = [layer for layer in (*mode.layers, *standing) if layer.active(mode, op, keys) and layer.handles(op)]
+    taking = [layer for layer in (*mode.layers, *standing) if _takes(layer, mode, op, keys)]
     return tuple(sorted(taking, key=lambda layer: layer.floor))
+
+
+def _takes(layer: Layer, mode: Mode, op: Row, keys: tuple[Key, ...]) -> bool:
+    try:
+        return layer.active(mode, op, keys) and layer.handles(op)
+    except BaseException as error:
+        _failed(layer, error)
 
 
 def modes_below(mode: Mode, layers: tuple[Layer, ...]) -> tuple[Mode, ...]:

@@ -10,22 +10,15 @@ from typing import Any
 
 from tripoint import devices, kernels, plugins
 from tripoint.dispatcher.layer import Layer, walk
-from tripoint.dispatcher.routes import helpers, routes
+from tripoint.dispatcher.outcome import misdeclared
+from tripoint.dispatcher.refusals import changes_dtype, no_conversion, no_kernel, several_devices
 from tripoint.dtypes import Defaults, DType, as_dtype, bool_, can_assign, is_weak
-from tripoint.errors import (
-    AliasError,
-    DeviceError,
-    DTypeError,
-    LayoutError,
-    Near,
-    NoKernelError,
-    RegistrationError,
-    grouped,
-)
-from tripoint.kernels import Kernel, Origin, Point
+from tripoint.errors import AliasError, LayoutError, NoKernelError, PluginError, RegistrationError, TripointError, shown
+from tripoint.kernels import Kernel, Point
 from tripoint.keys import ABSENT, Key, intern
 from tripoint.layouts import LayoutSpec, strided
 from tripoint.modes import Mode
+from tripoint.patterns import Origin
 from tripoint.rules import check_conversion
 from tripoint.schema import Row, rows
 
@@ -51,6 +44,7 @@ class Resolution:
         candidates: every kernel of the operator that took part in the choice.
         matched: the keys that their patterns were compared with: of the operands, cast and filled, and then of the target.
         parts: gradients are wanted of the parts of a composite, so that no kernel for the whole is asked.
+        point: what is said of payloads at ``out``, or ``None``.
     """
 
     __slots__ = (
@@ -78,6 +72,11 @@ class Resolution:
         self.matched: tuple[Key, ...] = tuple(k.base for k in keys)
         self.parts = False
         self.point: Point | None = None
+
+    @property
+    def all_slots(self) -> tuple[int, ...]:
+        """``slots``, and for a target the place behind the operands."""
+        return self.slots if self.target is None else (*self.slots, len(self.row.operands))
 
     def label(self) -> str:
         """``distribution:function`` of what computes, or what stands in for it."""
@@ -152,7 +151,7 @@ def resolve(
 
 
 def _differentiable(row: Row, keys: tuple[Key, ...], slots: tuple[int, ...]) -> bool:
-    found, tied = kernels.select_derivative(row.name, keys, slots)
+    found, tied, _ = kernels.select_derivative(row.name, keys, slots)
     return found is not None or bool(tied)
 
 
@@ -163,23 +162,33 @@ def _candidates(row: Row, keys: tuple[Key, ...]) -> tuple[Kernel, ...]:
         point = kernels.find_point(key) if key.is_tensor else None
         if point is not None and point.factory is not None and point not in seen:
             seen.append(point)
+            if any(_registered_on(k, point) for k in listed):
+                continue
             made = plugins.guarded(point.origin, f"factory({row.name})", point.factory, row)
+            if made is not None and not callable(made):
+                raise PluginError(f"{point.origin}: factory({row.name}) gives a kernel or None, not {shown(made)}")
             if made is not None:
                 origin = Origin(point.origin.distribution, point.origin.version, made, row.name)
                 listed.append(Kernel(row.name, made, origin, every=point.pattern))
     return tuple(listed)
 
 
-def choose(row: Row, keys: tuple[Key, ...], slots: tuple[int, ...], everything: tuple[Kernel, ...]) -> Kernel | None:
-    """The kernel that wins on these keys (the target's included), or ``None``.
+def _registered_on(kernel: Kernel, point: Point) -> bool:
+    """Whether a kernel is of the backend of a point, for tensors on that point alone: then its factory is not asked."""
+    patterns = kernel.args if kernel.args is not None else (kernel.every,)
+    return kernel.origin.distribution == point.origin.distribution and all(p == point.pattern for p in patterns)
+
+
+def choose(row: Row, keys: tuple[Key, ...], slots: tuple[int, ...], candidates: tuple[Kernel, ...]) -> Kernel | None:
+    """The kernel of the candidates that wins on these keys (the target's included), or ``None``.
 
     Raises:
         AmbiguousKernelError: two fit equally well.
     """
-    kernel, tied = kernels.select(everything, keys, slots)
+    kernel, tied = kernels.select(candidates, keys, slots)
     if tied:
         raise kernels.ambiguous(row.name, keys, tied)
-    return kernel  # type: ignore[no-any-return]
+    return kernel
 
 
 def kernel_for(row: Row, keys: tuple[Key, ...]) -> Kernel | None:
@@ -188,49 +197,25 @@ def kernel_for(row: Row, keys: tuple[Key, ...]) -> Kernel | None:
 
 
 def _backend(res: Resolution, keyed: dict[str, Any], hooked: bool = False) -> Resolution:
-    row, keys, slots, target = res.row, res.keys, res.slots, res.target
-    tensors = [k for k in keys if k.is_tensor]
-    result: DType | None = None
+    """Decide what computes a call beneath all layers; ``hooked`` if it is already behind hooks."""
+    row, keys, target = res.row, res.keys, res.target
     if row.kind == "convert":
         return _conversion(res, keyed)
-    rule = row.dtype
-    cast = keys
-    if rule is not None and not row.target and tensors:
-        if all(k.dtype.is_plain for k in keys if k is not ABSENT) or rule.opaque:
-            dtypes = tuple(None if k is ABSENT else k.dtype for k in keys)
-            wanted, result = rule(row.name, dtypes, keyed)
-            res.casts = tuple(
-                None if w is None or not k.is_tensor or w is k.dtype else w for w, k in zip(wanted, keys, strict=True)
-            )
-            cast = tuple(k if w is None else k.replace(dtype=w) for w, k in zip(res.casts, keys, strict=True))
-        else:
-            wanted = (None,) * len(keys)
-    else:
-        wanted = (None,) * len(keys)
-    # A Python scalar among floats is computed in the tensor's dtype, so its own kind never widens a kernel's choice.
-    full_at = tensors[0].replace(layout=strided) if tensors else None
-    extra = (target,) if target is not None else ()
-    extra_slots = (len(row.operands),) if target is not None else ()
-    everything = res.candidates = () if res.parts else _candidates(row, (*keys, *extra))
-    res.matched = (*cast, *extra)
+    wanted, result = _computed_in(res, keyed)
+    res.casts = tuple(
+        None if w is None or not k.is_tensor or w is k.dtype else w for w, k in zip(wanted, keys, strict=True)
+    )
+    cast = tuple(k if w is None else k.replace(dtype=w) for w, k in zip(res.casts, keys, strict=True))
+    res.matched = cast if target is None else (*cast, target)
+    res.candidates = () if res.parts else _candidates(row, keys if target is None else (*keys, target))
     if row.mutates is not None:
-        return _inplace(res, cast, result, everything, keyed)
-    kernel = choose(row, res.matched, (*slots, *extra_slots), everything)
-    if kernel is None and full_at is not None and any(is_weak(k.dtype) for k in keys if k is not ABSENT):
-        filled = []
-        for k, w in zip(cast, wanted, strict=True):
-            scalar = not k.is_tensor and k is not ABSENT
-            filled.append(full_at.replace(dtype=_scalar_dtype(k, w, full_at)) if scalar else k)
-        again = choose(row, (*filled, *extra), (*slots, *extra_slots), everything)
-        if again is not None:
-            kernel, cast = again, tuple(filled)
-            res.matched = (*cast, *extra)
-            res.fills = tuple(f if f is not k and not k.is_tensor else None for f, k in zip(filled, keys, strict=True))
+        return _inplace(res, result, keyed)
+    kernel = choose(row, res.matched, res.all_slots, res.candidates) or _filled(res, wanted)
     if kernel is not None:
         res.how, res.kernel = "kernel", kernel
         if kernel.takes_target and not row.target:
             res.casts = (None,) * len(keys)
-        res.out = target if target is not None else _out(res, kernel, cast, result)
+        res.out = target if target is not None else _out(res, kernel, res.matched, result)
         res.point = kernels.find_point(res.out) if row.returns == "tensor" else None
         return res
     if not hooked and not res.parts:
@@ -245,7 +230,41 @@ def _backend(res: Resolution, keyed: dict[str, Any], hooked: bool = False) -> Re
         elsewhere = _fallback(res, keyed, refused)
         if elsewhere is not None:
             return elsewhere
-    raise _missing(res, tuple(refused))
+    raise no_kernel(res, tuple(refused))
+
+
+def _computed_in(res: Resolution, keyed: dict[str, Any]) -> tuple[tuple[DType | None, ...], DType | None]:
+    """The dtype that the operator's rule wants each operand in, and the result's; ``None`` where it says nothing."""
+    rule, keys = res.row.dtype, res.keys
+    ruled = rule is not None and not res.row.target and any(k.is_tensor for k in keys)
+    if rule is None or not ruled or not (rule.opaque or all(k.dtype.is_plain for k in keys if k is not ABSENT)):
+        return (None,) * len(keys), None
+    try:
+        return rule(res.row.name, tuple(None if k is ABSENT else k.dtype for k in keys), keyed)
+    except BaseException as error:
+        misdeclared(res.row, "the dtype rule", error)
+
+
+def _filled(res: Resolution, wanted: tuple[DType | None, ...]) -> Kernel | None:
+    """The kernel that wins where Python scalars are made 0-d tensors first, and ``None`` where none does.
+
+    A scalar among floats is computed in the tensor's dtype, so its own kind never widens a kernel's choice.
+    """
+    keys = res.keys
+    first = next((k for k in keys if k.is_tensor), None)
+    if first is None or not any(is_weak(k.dtype) for k in keys if k is not ABSENT):
+        return None
+    place = first.replace(layout=strided)
+    fills = tuple(
+        None if k.is_tensor or k is ABSENT else place.replace(dtype=_scalar_dtype(k, w, place))
+        for k, w in zip(keys, wanted, strict=True)
+    )
+    filled = [fill or k for fill, k in zip(fills, res.matched, strict=False)]
+    matched = (*filled, *res.matched[len(keys) :])
+    kernel = choose(res.row, matched, res.all_slots, res.candidates)
+    if kernel is not None:
+        res.matched, res.fills = matched, fills
+    return kernel
 
 
 def _fallback(res: Resolution, keyed: dict[str, Any], refused: list[str]) -> Resolution | None:
@@ -287,11 +306,12 @@ def _fallback(res: Resolution, keyed: dict[str, Any], refused: list[str]) -> Res
     return res
 
 
-def _scalar_dtype(scalar: Key, wanted: DType | None, full_at: Key) -> DType:
+def _scalar_dtype(scalar: Key, wanted: DType | None, place: Key) -> DType:
+    """The dtype of the 0-d payload that a Python scalar becomes at a place."""
     if wanted is not None and wanted.is_plain and not is_weak(wanted):
         return wanted
-    if full_at.dtype.is_plain:
-        return full_at.dtype
+    if place.dtype.is_plain:
+        return place.dtype
     return bool_ if scalar.dtype.name == "python bool" else Defaults.floating
 
 
@@ -299,13 +319,18 @@ def _out(res: Resolution, kernel: Kernel, keys: tuple[Key, ...], result: DType |
     tensors = [k for k in keys if k.is_tensor]
     if kernel.out is not None:
         place = getattr(kernel.out, "by_rule", None)
-        made = kernel.out(keys) if place is None or result is None else place(keys).replace(dtype=result)
-        if not isinstance(made, Key):
-            raise RegistrationError(f"{kernel.origin}: out= must give a key, not {made!r}")
+        try:
+            made = kernel.out(keys) if place is None or result is None else place(keys).replace(dtype=result)
+        except TripointError:
+            raise
+        except BaseException as error:
+            plugins.blame(plugins.plugin_behind(kernel.origin), f"{kernel.origin}: out=", error)
+        if type(made) is not Key:
+            raise RegistrationError(f"{kernel.origin}: out= must give a key, not {shown(made)}")
         return made.base
     first = tensors[0]
     if any(k.device is not first.device for k in tensors):  # of one type: a pattern names no index
-        raise _several_devices(res, keys)
+        raise several_devices(res, keys)
     if any(k.layout is not first.layout for k in tensors):
         raise RegistrationError(
             f"{kernel.origin}: a kernel on several layouts states out=, the point of its result; "
@@ -357,40 +382,50 @@ def _hooks(res: Resolution, keyed: dict[str, Any]) -> Resolution | None:
     return out
 
 
-def _inplace(
-    res: Resolution, cast: tuple[Key, ...], result: DType | None, everything: tuple[Kernel, ...], keyed: dict[str, Any]
-) -> Resolution:
+def _inplace(res: Resolution, result: DType | None, keyed: dict[str, Any]) -> Resolution:
+    """A kernel of the in-place form, or the functional operator and a write of what it gives; ``result`` is its dtype."""
     row, x1 = res.row, res.keys[0]
     functional = row.functional
     assert functional is not None
     if result is not None and x1.dtype.is_plain and not can_assign(result, x1.dtype):
-        raise DTypeError(
-            f"{row.name} would change the dtype of {row.operands[0].name} from {x1.dtype} to {result}; "
-            f"write x = {functional.name}(x, ...), or convert with .to(dtype=...) first"
-        )
+        raise changes_dtype(row, x1.dtype, result)
     res.how, res.out = "inplace", x1
     point = res.point = kernels.find_point(x1)
     if point is None:
-        raise _missing(res)
+        raise no_kernel(res)
     if not point.frozen and res.casts[0] is None:
-        kernel = choose(row, (x1, *cast[1:]), res.slots, everything)
+        kernel = choose(row, (x1, *res.matched[1:]), res.slots, res.candidates)
         if kernel is not None:
             if any(k.is_tensor and k.device is not x1.device for k in res.keys):
-                raise _several_devices(res, res.keys)
+                raise several_devices(res, res.keys)
             res.kernel = kernel
             return res
     res.casts = (None,) * len(res.keys)
     inner = res.inner = _backend(Resolution(functional, res.mode, res.keys, res.slots), keyed)
-    stays = inner.out is None or (
-        inner.out.replace(dtype=x1.dtype) is x1 if point.frozen else inner.out.layout is x1.layout
-    )
-    if not stays:
+    made = inner.out
+    if made is None:  # the parts of a decomposition, which come out as they like
+        raise no_kernel(res)
+    home = x1 if comes_home(made, x1) else made
+    if home.replace(dtype=x1.dtype) is not x1 if point.frozen else home.layout is not x1.layout:
         raise LayoutError(
-            f"{row.name} would move {row.operands[0].name} from {x1} to {inner.out}; write x = {functional.name}(x, ...)"
+            f"{row.name} would move {row.operands[0].name} from {x1} to {made}; write x = {functional.name}(x, ...)"
         )
-    if not point.frozen and (inner.out is None or not _assignable(x1, inner.out)):
-        raise _missing(res)
+    cast = made.replace(dtype=x1.dtype.plain if home is x1 else x1.dtype)
+    if made is not cast and (
+        kernel_for(rows["astype"], (made, cast)) is None or (home is x1 and not can_assign(made.dtype, cast.dtype))
+    ):
+        raise changes_dtype(row, x1.dtype, made.dtype)
+    if not point.frozen and not _assignable(x1, home):
+        raise no_kernel(res)
     return res
+
+
+def comes_home(made: Key, x1: Key) -> bool:
+    """Whether the result of an in-place form comes to the point of the tensor that it is written into through cheap hooks."""
+    point = kernels.find_point(x1)
+    strange = x1.layout is not strided or not x1.dtype.is_plain
+    there = made.layout is strided and made.dtype.is_plain and made.device is x1.device
+    return strange and there and point is not None and point.cheap and point.from_strided is not None
 
 
 def assign_kernel(x1: Key, value: Key) -> Kernel | None:
@@ -418,13 +453,13 @@ def _conversion(res: Resolution, keyed: dict[str, Any]) -> Resolution:
             return res
         copy = kernel_for(rows["copy"], (source,))
         if copy is None:
-            raise _missing(Resolution(rows["copy"], res.mode, res.keys, res.slots))
+            raise no_kernel(Resolution(rows["copy"], res.mode, res.keys, res.slots))
         res.how, res.steps, res.kernel = "convert", ((copy, target),), copy
         res.point = kernels.find_point(target)
         return res
     steps = path(source, target, res.spec)
     if steps is None:
-        raise _no_way(source, target)
+        raise no_conversion(source, target)
     if keyed.get("copy") is False and res.row.name == "to":
         raise AliasError(f"converting {source} to {target} needs a copy, and copy=False forbids it")
     res.how, res.steps, res.out, res.non_blocking = "convert", steps, target, bool(keyed.get("non_blocking"))
@@ -450,17 +485,22 @@ def edge(source: Key, target: Key, spec: LayoutSpec | None = None) -> Kernel | N
     return kernel_for(rows["to"], (source, target))
 
 
+def between(source: Key, target: Key) -> set[Key]:
+    """The points that a conversion of several steps may touch on its way."""
+    return {
+        intern(device, layout, dtype)
+        for device in (source.device, target.device, devices.cpu)
+        for layout in (source.layout, strided, target.layout)
+        for dtype in (source.dtype, source.dtype.plain, target.dtype.plain, target.dtype)
+    } - {source, target}
+
+
 def path(source: Key, target: Key, spec: LayoutSpec | None = None) -> tuple[tuple[Kernel, Key], ...] | None:
     """The shortest chain of at most three conversions, planned over keys."""
     direct = edge(source, target, spec)
     if direct is not None:
         return ((direct, target),)
-    ways = {
-        intern(d, lay, t)
-        for d in (source.device, target.device, devices.cpu)
-        for lay in (source.layout, strided, target.layout)
-        for t in (source.dtype, source.dtype.plain, target.dtype.plain, target.dtype)
-    } - {source, target}
+    ways = between(source, target)
     plugins.ensure(ways)
     usable = sorted((k for k in ways if kernels.find_point(k) is not None), key=lambda k: k.name)
     first = [(k, kernel) for k in usable if (kernel := edge(source, k)) is not None]
@@ -475,111 +515,3 @@ def path(source: Key, target: Key, spec: LayoutSpec | None = None) -> tuple[tupl
             if middle is not None and last is not None:
                 return ((kernel, k), (middle, m), (last, target))
     return None
-
-
-def _no_way(source: Key, target: Key) -> Exception:
-    if not target.dtype.is_plain and target.dtype is not source.dtype:
-        return DTypeError(
-            f"{target.dtype} has parameters that .to() cannot guess; use tripoint.quantize(x, tripoint.affine(...)), "
-            "the operator that takes them"
-        )
-    return NoKernelError(
-        "to",
-        (("x", source.name), ("target", target.name)),
-        help="a device's plugin provides both ways to cpu.strided, a layout's to strided, a dtype's to its plain dtype",
-    )
-
-
-def names(res: Resolution, count: int) -> list[str]:
-    """The argument that each of ``count`` keys belongs to; the target has a key behind those of the operands."""
-    out = []
-    for i in range(count):
-        at = res.slots[i] if i < len(res.slots) else None
-        p = res.row.operands[at] if at is not None else None
-        if p is None or at is None:
-            out.append("target")
-        else:
-            out.append(f"{p.name}[{i - res.slots.index(at)}]" if p.role == "variadic" else p.name)
-    return out
-
-
-def _several_devices(res: Resolution, keys: tuple[Key, ...]) -> DeviceError:
-    named = [(n, str(k.device)) for n, k in zip(names(res, len(keys)), keys, strict=True) if k.is_tensor]
-    listed = ", ".join(f"argument {n}: {device}" for n, device in grouped(named)[:6])
-    return DeviceError(f"{res.row.name}: the tensors are on several devices ({listed}); move them with .to(device)")
-
-
-def _missing(res: Resolution, refused: tuple[str, ...] = ()) -> Exception:
-    row, keys = res.row, res.keys
-    tensors = [k for k in keys if k.is_tensor]
-    if len({k.device for k in tensors}) > 1:
-        return _several_devices(res, keys)
-    for k in tensors:
-        if kernels.find_point(k) is None:
-            plugin = plugins.broken_provider(k)
-            if plugin is not None:
-                return plugins.unusable(plugin, f"the point {k}")
-    full = keys if res.target is None else (*keys, res.target)
-    named = names(res, len(full))
-    points = tuple((n, k.name) for n, k in zip(named, full, strict=True) if k is not ABSENT)
-    sources = tuple(
-        f"cast to {m.dtype}" if m.dtype is not k.dtype else "what the call asks for" if i >= len(keys) else ""
-        for i, (k, m) in enumerate(zip(full, res.matched, strict=True))
-        if k is not ABSENT
-    )
-    found: list[tuple[int, Near]] = []
-    reasons = [*refused]
-    slots = (*res.slots, len(row.operands))[: len(full)]
-    for kernel in kernels.kernels.get(row.name, ()):
-        differs = differences(kernel, named, res.matched, slots)
-        if not differs and kernel not in res.candidates:
-            reasons.append(f"{kernel.origin} fits and owns no point of this call{_preferring(kernel.origin)}")
-        found.append(
-            (sum(_FAR[axis] for _, axis, _, _ in differs), Near(kernel.pattern(), kernel.origin.provider, differs))
-        )
-    nearest: dict[str, Near] = {}
-    for _, near in sorted(found, key=lambda pair: pair[0]):
-        if near.differs:
-            nearest.setdefault(near.point, near)
-    error = NoKernelError(
-        row.name, points, tuple(nearest.values()), _help(full, row.kind == "creation"), tuple(reasons), sources
-    )
-    error.routes, error.packages = routes(res, refused), tuple(dict.fromkeys(who for who, _ in helpers(full)))
-    return error
-
-
-_FAR = {"dtype": 1, "layout": 2, "kind": 3, "device": 4}
-
-
-def differences(
-    kernel: Kernel, named: list[str], keys: tuple[Key, ...], slots: tuple[int, ...]
-) -> tuple[tuple[str, str, str, str], ...]:
-    """Where a kernel does not fit: argument, axis, what the key has, and what the kernel takes."""
-    patterns = kernel.patterns(slots)
-    return tuple(
-        (name, *miss)
-        for name, key, pattern in zip(named, keys, patterns, strict=True)
-        if key is not ABSENT
-        for miss in pattern.misses(key)
-    )
-
-
-def _preferring(origin: Origin) -> str:
-    return f"; tripoint.plugins.prefer({origin.distribution!r}) lets it take part" if origin.distribution else ""
-
-
-def _help(keys: tuple[Key, ...], made: bool) -> str:
-    """What would let a call on these keys go through, as text."""
-    tensors = [k for k in keys if k.is_tensor]
-    said = dict.fromkeys(text for _, text in helpers(keys))
-    layouts = sorted({k.layout.name for k in tensors if k.layout is not strided})
-    dtypes = sorted({k.dtype.name for k in tensors if not k.dtype.is_plain})
-    if layouts and made:
-        said[f"make it strided, then convert: x.to(layout={layouts[0]!r})"] = None
-    elif layouts:
-        said[f"convert first: x.to(layout='strided') reads {', '.join(layouts)} as strided"] = None
-    elif dtypes:
-        said[f"convert first: x.dequantize() or x.to(dtype=...) reads {', '.join(dtypes)} as a plain dtype"] = None
-    elif not said:
-        return "no installed plugin registers this operator here; tripoint.plugins.report() lists them"
-    return "; or ".join(said)

@@ -22,7 +22,7 @@ def routes(res: Resolution, refused: tuple[str, ...] = ()) -> Routes:
     said = (
         ("kernel", _no_kernel),
         ("hooks", _no_hooks),
-        ("decomposition", lambda res: f"{res.row.name} is a primitive, without one"),
+        ("decomposition", _no_decomposition),
         ("fallback", lambda res: refused[0] if refused else _no_fallback(res)),
     )
     out = []
@@ -61,9 +61,16 @@ def _no_hooks(res: Resolution) -> str:
     return f"{' and '.join(named)} {'declares' if len(named) == 1 else 'declare'} no cheap way through strided"
 
 
+def _no_decomposition(res: Resolution) -> str:
+    functional = res.row.functional
+    if functional is None or not functional.composite:
+        return f"{res.row.name} is a primitive, without one"
+    return f"that of {functional.name} gives a tensor of its own, and writes into none"
+
+
 def _no_fallback(res: Resolution) -> str:
     if res.mode.fallback == "error":
-        return "not permitted (tripoint.fallback permits it)"
+        return "not permitted"
     return "it would lead to the points where the call is"
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tripoint import kernels
+from tripoint.callables import keyword_names
+from tripoint.dispatcher.outcome import quietly
 from tripoint.dispatcher.resolve import kernel_for
-from tripoint.dtypes import DType
-from tripoint.errors import NoKernelError, PluginError, kind_of, said
+from tripoint.dtypes import DType, bool_
+from tripoint.errors import NoKernelError, kind_of
 from tripoint.keys import Key
+from tripoint.plugins import blame, outlive, plugin_behind
 from tripoint.schema import rows
 
 
@@ -33,23 +37,22 @@ def caster(key: Key, dtype: DType) -> Callable[[Any], Any]:
 def step(kernel: kernels.Kernel, target: Key, spec: Any, non_blocking: bool = False) -> Callable[[Any], Any]:
     """One conversion step as a function of a payload; the caller's floating-point settings do not reach it."""
     fn, point = kernel.fn, kernels.find_point(target)
-    quiet = point.quiet if point is not None else None
+    again = point if point is not None and point.quiet is not None else None
     extra: dict[str, Any] = {}
     if kernel.takes_target:
         extra["target"] = target
     if kernel.takes_spec:
         extra["spec"] = spec
-    if non_blocking and "non_blocking" in (kernels.keyword_names(fn) or ()):
+    if non_blocking and "non_blocking" in (keyword_names(fn) or ()):
         extra["non_blocking"] = True
 
     def run(p: Any) -> Any:
         try:
             return fn(p, **extra)
-        except FloatingPointError:
-            if quiet is None:
-                raise
-            with quiet():
-                return fn(p, **extra)
+        except BaseException as error:
+            if again is not None and isinstance(error, FloatingPointError):
+                return quietly(again, partial(fn, **extra), p)
+            outlive(kernel.origin, kernel.operator, error)
 
     return coerced(run, target)
 
@@ -67,8 +70,8 @@ def coerced(fn: Callable[[Any], Any], key: Key) -> Callable[[Any], Any]:
             return out
         try:
             return coerce(out)
-        except Exception as error:
-            raise PluginError(f"{point.origin}: coerce(result) of a {kind_of(out)} raised {said(error)}") from error
+        except BaseException as error:
+            blame(plugin_behind(point.origin), f"{point.origin}: coerce(result) of a {kind_of(out)}", error)
 
     return made
 
@@ -85,6 +88,13 @@ def filler(key: Key) -> Callable[[Any], Any]:
             "full", (("target", key.name),), help="a backend provides full, so that scalars can be operands"
         )
     fn = kernel.fn
-    if kernel.takes_target:
-        return lambda v: fn(shape=(), fill_value=v, target=key)
-    return lambda v: fn(shape=(), fill_value=v)
+    extra = {"target": key} if kernel.takes_target else {}
+    truth = key.dtype is bool_  # a number that no dtype holds has one, too
+
+    def fill(value: Any) -> Any:
+        try:
+            return fn(shape=(), fill_value=bool(value) if truth else value, **extra)
+        except BaseException as error:
+            outlive(kernel.origin, kernel.operator, error)
+
+    return fill

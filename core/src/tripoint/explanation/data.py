@@ -13,8 +13,13 @@ SHOWN = 8  # candidates that the text lists; the object has all
 
 @dataclass(frozen=True)
 class Argument:
-    """One dispatch argument: its key, the key that patterns are compared with, what makes the one of the other, and for each
-    part of the key, such as ``autograd``, what gave it.
+    """One dispatch argument.
+
+    Attributes:
+        name, key: of the parameter, and of what was given.
+        matched: the key that patterns are compared with.
+        how: what makes the one of the other, such as a cast.
+        parts: for each part of the key, such as ``autograd``, what gave it.
     """
 
     name: str
@@ -26,7 +31,13 @@ class Argument:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One registered kernel; the verdict is ``chosen``, ``fits``, ``does not fit`` or ``takes no part``."""
+    """One registered kernel; or a plugin with kernels for points of others that are not loaded, as nobody prefers it.
+
+    Attributes:
+        verdict: ``chosen``, ``fits``, ``does not fit`` or ``takes no part``; ``why`` has the reason.
+        kernel, pattern: its name, empty for such a plugin, and the points that it was registered for.
+        provider, where: the package and version, file and line.
+    """
 
     verdict: str
     kernel: str

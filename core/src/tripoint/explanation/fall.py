@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from tripoint.errors import clipped
 from tripoint.explanation.data import Explanation
 from tripoint.explanation.page import code, document, table
 
@@ -25,6 +26,13 @@ body { max-width: 68rem; }
 .call .call { margin: .5rem 0 .5rem .5rem; }
 .call .call > h2 { margin: .75rem 0 .25rem; font-size: 1rem; }
 table { font-size: .9em; margin: .4rem 0; display: block; overflow-x: auto; }
+td { min-width: 5rem; }
+td:last-child:nth-child(n + 5) { min-width: 16rem; }
+.landed:has(.raised) { border-left-color: var(--bad); }
+.landed:has(.raised) > .state { color: var(--bad); }
+.raised pre { white-space: pre-wrap; }
+.outcome { border-left: 4px solid var(--good); padding-left: .75rem; margin: 1rem 0; }
+.outcome.refused { border-left-color: var(--bad); }
 """
 
 
@@ -32,7 +40,18 @@ def page(e: Explanation) -> str:
     """The whole page."""
     title = f"{e.operator}: one call, floor by floor"
     head = f"<h1>{escape(title)}</h1>\n<p class='faint'>From the top down, until a floor holds the call. Nothing was run.</p>"
-    return document(title, f"<main>\n{head}\n{_call(e)}\n</main>", style=STYLE)
+    return document(title, f"<main>\n{head}\n{_outcome(e)}{_call(e)}\n</main>", style=STYLE)
+
+
+def _outcome(e: Explanation) -> str:
+    """How the call ends, in a line before its fall."""
+    if e.error is not None:
+        first = clipped(str(e.error).partition("\n")[0], 400)
+        return f'<p class="outcome refused">It raises {type(e.error).__name__}: {escape(first)}</p>\n'
+    if e.unknown:
+        return f'<p class="outcome refused">How it ends is not known: {escape(e.unknown)}</p>\n'
+    gives = f"It gives {e.result} of shape {e.shape}" if e.result is not None else "It leaves the world of tensors"
+    return f'<p class="outcome">{escape(gives)}, by way of: {escape(e.how)}.</p>\n'
 
 
 def _floor(kind: str, name: str, state: str = "", inside: str = "") -> str:
@@ -75,7 +94,12 @@ def _routes(e: Explanation) -> list[str]:
     for name in names:
         inside = _candidates(e) if name in ("kernel", "inplace") else ""
         if name == e.how:
-            out.append(_floor("landed", name, "lands here", inside + _below(e)))
+            refused = any(part.error is not None and part.error is e.error for part in e.parts)
+            out.append(
+                _floor(
+                    "landed", name, "lands here, and a part is refused" if refused else "lands here", inside + _below(e)
+                )
+            )
         elif name in fell:
             out.append(_floor("passed", name, f"falls through: {fell[name]}", inside))
         else:

@@ -25,7 +25,7 @@ th, td { border: 1px solid var(--line); padding: .2rem .5rem; text-align: left; 
 thead th { background: var(--panel); }
 .faint { color: var(--faint); }
 summary { cursor: pointer; }
-summary:focus-visible, input:focus-visible, select:focus-visible { outline: 2px solid var(--part); outline-offset: 2px; }
+:focus-visible { outline: 2px solid var(--part); outline-offset: 2px; }
 """
 
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tripoint import kernels
+from tripoint import kernels, plugins
 from tripoint.autograd.node import Leaf
-from tripoint.dispatcher.resolve import Resolution, differences, kernel_for, names
+from tripoint.dispatcher.refusals import argument_names, differences
+from tripoint.dispatcher.resolve import Resolution, comes_home, kernel_for
 from tripoint.dispatcher.routes import routes
 from tripoint.errors import NoKernelError, clipped, difference
 from tripoint.explanation.data import Argument, Candidate, Explanation
 from tripoint.kernels import Kernel
 from tripoint.keys import ABSENT, Key
+from tripoint.patterns import Patterns, beats
 from tripoint.schema import Row, rows
 from tripoint.storage import View
 from tripoint.tensor import Tensor
@@ -25,7 +27,7 @@ def read(out: Explanation, res: Resolution, keyed: dict[str, Any]) -> None:
     """What a Resolution says, complete or not, as the attributes of an explanation."""
     full = res.keys if res.target is None else (*res.keys, res.target)
     matched = (*res.matched, *full[len(res.matched) :])
-    called = names(res, len(full))
+    called = argument_names(res, len(full))
     out.resolution, out.how = res, res.how if out.error is None else ""
     out.layers = tuple(layer.name for layer in res.layers)
     out.arguments = tuple(
@@ -48,10 +50,10 @@ def read(out: Explanation, res: Resolution, keyed: dict[str, Any]) -> None:
     elif res.how == "fallback":
         out.steps = (f"by the fallback policy in force, {res.mode.fallback}: there as strided tensors, and back",)
     elif res.how == "inplace" and res.kernel is None:
-        point = res.point
-        out.steps = (
-            "by the functional operator, " + ("binding" if point and point.frozen else "writing") + " what it gives",
-        )
+        point, made = res.point, res.inner.out if res.inner is not None else None
+        back = "back through the hooks, " if made is not None and comes_home(made, res.keys[0].base) else ""
+        verb = "binding" if point and point.frozen else "writing"
+        out.steps = (f"by the functional operator, {back}{verb} what it gives",)
     out.gave, out.allocator = _gave(res, called, keyed), _allocator(res)
 
 
@@ -131,12 +133,21 @@ def _candidates(res: Resolution, called: list[str], matched: tuple[Key, ...]) ->
                 why = f"gradients are wanted and {row.name} has no derivative here, so its parts are needed"
         elif kernel is res.kernel:
             verdict, why = "chosen", _why(kernel, [k for k in fits if k is not kernel], called, matched, slots)
+            why += f"; of shapes it takes: {kernel.limit}" if kernel.limit else ""
         elif wrong:
             verdict, why = "does not fit", difference(*wrong[0])
         else:
             verdict, why = "fits", ""
         found[verdict].append(Candidate(verdict, origin.function, kernel.pattern(), origin.provider, origin.where, why))
-    return [c for group in found.values() for c in group]
+    return [c for group in found.values() for c in group] + _offered(matched)
+
+
+def _offered(keys: tuple[Key, ...]) -> list[Candidate]:
+    """Plugins with kernels for points of others, here, of which nothing is loaded since nobody prefers them."""
+    return [
+        Candidate("takes no part", "", ", ".join(points), f"{plugin.name} {plugin.version}", "", offer)
+        for plugin, points, offer in plugins.offers(keys)
+    ]
 
 
 def _why(kernel: Kernel, others: list[Kernel], called: list[str], keys: tuple[Key, ...], slots: tuple[int, ...]) -> str:
@@ -145,14 +156,14 @@ def _why(kernel: Kernel, others: list[Kernel], called: list[str], keys: tuple[Ke
         return "the only one that fits"
     at = [i for i, k in enumerate(keys) if k is not ABSENT]
 
-    def of(k: Kernel) -> kernels.Patterns:
+    def of(k: Kernel) -> Patterns:
         patterns = k.patterns(slots)
         return tuple([patterns[i] for i in at])
 
-    next_best = next(k for k in others if not any(kernels.beats(of(o), of(k)) for o in others))
+    next_best = next(k for k in others if not any(beats(of(o), of(k)) for o in others))
     for i, mine, its in zip(at, of(kernel), of(next_best), strict=True):
         for axis, a, b in zip(("device", "layout", "dtype"), mine.ranks(), its.ranks(), strict=True):
-            if a < b and kernels.beats(of(kernel), of(next_best)):
+            if a < b and beats(of(kernel), of(next_best)):
                 return f"narrower than the next on the {axis} of {called[i]}: {getattr(mine, axis)}, not {getattr(its, axis)}"
     return f"preferred: the program said tripoint.plugins.prefer({kernel.origin.distribution or '__main__'!r})"
 
@@ -192,7 +203,8 @@ def _allocator(res: Resolution) -> str:
     kernel = res.steps[-1][0] if res.steps else res.kernel
     if kernel is None or row.returns != "tensor":
         return ""
-    views = row.aliases != "never" and res.out is not None and res.out.layout.views
+    frozen = res.point is not None and res.point.frozen
+    views = row.aliases != "never" and res.out is not None and res.out.layout.views and not frozen
     if views and row.aliases == "always":
         return f"none: a view of {first}"
     own = f"unmanaged: the library of {kernel.origin.provider} allocates and counts it"

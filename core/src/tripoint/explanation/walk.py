@@ -16,12 +16,14 @@ from typing import Any, NamedTuple
 
 from tripoint.dispatcher.calls import operand_keys, resolved
 from tripoint.dispatcher.layer import Layer, modes_below
-from tripoint.dispatcher.plan import bound, build, expected_shape
-from tripoint.dispatcher.resolve import Resolution, names
+from tripoint.dispatcher.outcome import bound, taken_shape
+from tripoint.dispatcher.plan import build
+from tripoint.dispatcher.refusals import argument_names
+from tripoint.dispatcher.resolve import Resolution
 from tripoint.errors import ArgumentError, NoKernelError, TripointError, kind_of, told
 from tripoint.explanation.data import Explanation
 from tripoint.explanation.reading import origin_of_parts, read, source
-from tripoint.kernels import row_of
+from tripoint.kernels import find_point, row_of
 from tripoint.keys import Key
 from tripoint.modes import current, get_mode
 from tripoint.schema import KEYWORD_ONLY, Row
@@ -207,11 +209,17 @@ def _result(
             if isinstance(made, Tensor) and res.out is not None:
                 made = stand_in(res.out, made.shape)
         elif row.returns == "tensor" and res.how != "identity":
-            shape, key = expected_shape(row, (*values, *metas)), res.out
+            shape, key = taken_shape(row, res.kernel, res.out, (*values, *metas)), res.out
             if shape is None or key is None:
                 out.unknown = f"the shape of what {row.name} gives depends on values"
+            elif (point := find_point(key)) is not None and not point.holds(key.dtype, len(shape)):
+                out.unknown = (
+                    f"{point.origin.provider} declares no tensors of {key.dtype} and {len(shape)} axes on {key.base}"
+                )
             else:
-                viewed = row.aliases == "always" and key.layout.views
+                viewed = (
+                    row.aliases == "always" and key.layout.views and not (res.point is not None and res.point.frozen)
+                )
                 made = stand_in(key.with_parts("view") if viewed else key, shape)
     except TripointError as error:
         out.error, made = error, None
@@ -229,7 +237,7 @@ def _result(
 def _parts_given(res: Resolution, key: Key) -> dict[str, str]:
     """For each part of the result's key, what gave it."""
     first = res.row.operands[0].name
-    wanted = [n for n, k in zip(names(res, len(res.keys)), res.keys, strict=True) if k.autograd]
+    wanted = [n for n, k in zip(argument_names(res, len(res.keys)), res.keys, strict=True) if k.autograd]
     recorded = any(layer.name == "autograd" for layer in res.layers)
     gave = {
         "autograd": f"by the layer autograd, for {', '.join(wanted[:3])}" if recorded else "by the parts",

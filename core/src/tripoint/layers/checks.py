@@ -8,7 +8,7 @@ from typing import Any
 
 from tripoint.dispatcher.calls import resolution
 from tripoint.dispatcher.layer import Layer
-from tripoint.dispatcher.plan import check_mode, check_tensor
+from tripoint.dispatcher.outcome import check_mode, check_tensor
 from tripoint.errors import PluginError, TripointError
 from tripoint.kernels import find_point
 from tripoint.keys import Key
@@ -75,9 +75,10 @@ def _on(mode: Mode) -> Mode:
 def _content(tensor: Tensor) -> bytes:
     import pickle
 
+    point = find_point(tensor._key)
     try:
-        return pickle.dumps(tensor._payload, protocol=5)
-    except Exception:
+        return guarded(point.origin, "pickling", pickle.dumps, tensor._payload, 5) if point is not None else b""
+    except TripointError:
         return b""
 
 

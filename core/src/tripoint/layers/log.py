@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
 
 from tripoint.dispatcher.layer import Layer, standing
-from tripoint.errors import clipped, shown
+from tripoint.errors import clipped, kind_of, shown
 from tripoint.keys import Key
 from tripoint.modes import Mode
 from tripoint.schema import Row
@@ -37,17 +38,29 @@ class Log(Layer, below="autograd"):
         def plan(*values: Any) -> Any:
             depth = _depth.get()
             token = _depth.set(depth + 1)
-            result = "raised"
+            result = ""
             try:
                 out = next_plan(*values)
                 result = _said(out)
                 return out
+            except BaseException as error:
+                result = f"raised {kind_of(error)}"
+                raise
             finally:
                 _depth.reset(token)
                 given = ", ".join(_said(v) for v in values)
-                print(clipped(f"tripoint: {'  ' * depth}{op.name}({given}) -> {result}  {by}", 400), file=sys.stderr)
+                _write(clipped(f"tripoint: {'  ' * depth}{op.name}({given}) -> {result}  {by}", 400))
 
         return plan
+
+
+def _write(line: str) -> None:
+    """A line at once, so that those of threads stay whole; a stream that is closed, full or gone costs no call."""
+    stream = sys.stderr
+    if stream is not None:
+        with suppress(Exception):
+            stream.write(f"{line}\n")
+            stream.flush()
 
 
 def _said(value: Any) -> str:

@@ -43,34 +43,52 @@ def to(
 
 
 @primitive(
-    dtype=rules.kept(), shape=rules.same, kind="convert", keyed=("dtype", "copy"), target=("dtype",), minimal=True
-)
-def astype(x: Tensor, /, dtype: DType | str | type, *, copy: bool = True) -> Tensor:
-    """``x`` in another dtype. With ``copy=False`` ``x`` itself when it has that dtype.
+    dtype=rules.kept(), shape=rules.same, kind="convert", keyed=("dtype", "copy", "device"), target=("dtype", "device"),
+    minimal=True,
+)  # fmt: skip
+def astype(x: Tensor, /, dtype: DType | str | type, *, copy: bool = True, device: Device | str | None = None) -> Tensor:
+    """``x`` in another dtype, and on another device if one is named. With ``copy=False`` ``x`` itself when nothing changes.
 
     Raises:
         DTypeError: an unknown dtype, one that the device lacks, complex elements to a real one, or a dtype with parameters.
     """
 
 
-@primitive(dtype=rules.kept(), shape=rules.same, kind="structural", minimal=True)
+@primitive(dtype=rules.kept(), shape=rules.same, kind="elementwise", minimal=True)
 def copy(x: Tensor, /) -> Tensor:
-    """A copy in memory of its own, writable and contiguous."""
+    """A copy in memory of its own, writable and contiguous.
+
+    Raises:
+        ArgumentError: a Python number, or no tensor.
+    """
 
 
 @primitive(dtype=rules.truth(), returns="object", kind="export", minimal=True)
 def to_list(x: Tensor, /) -> Any:
-    """The elements as nested lists of Python numbers; a Python number for a 0-d tensor."""
+    """The elements as nested lists of Python numbers; a Python number for a 0-d tensor.
+
+    Raises:
+        DeviceError: the device holds no elements, as meta.
+    """
 
 
 @primitive(dtype=rules.truth(), returns="object", kind="export")
 def to_numpy(x: Tensor, /) -> Any:
-    """The elements as a NumPy array that shares memory where it can."""
+    """The elements as a NumPy array that shares memory where it can.
+
+    Raises:
+        DeviceError: the device holds no elements, as meta.
+        NoKernelError: the point has no memory that NumPy reads; convert first.
+    """
 
 
 @primitive(dtype=rules.truth(), returns="object", kind="export")
 def to_text(x: Tensor, /) -> str:
-    """The elements as text for printing, abbreviated when there are many."""
+    """The elements as text for printing, abbreviated when there are many.
+
+    Raises:
+        DeviceError: the device holds no elements, as meta.
+    """
 
 
 def layout_of(x: Tensor) -> Layout | LayoutSpec:

@@ -60,12 +60,24 @@ def divide(x1: Operand, x2: Operand, /) -> Tensor:
 
 @primitive(dtype=rules.promoted(dt.real), **_BINARY)
 def floor_divide(x1: Operand, x2: Operand, /) -> Tensor:
-    """Elementwise quotient rounded toward minus infinity; integer division by zero gives 0."""
+    """Elementwise quotient rounded toward minus infinity; integer division by zero gives 0.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: bools or complex numbers, or no dtype holds both.
+        ScalarRangeError: a Python number that the integer dtype of the tensor cannot hold.
+    """
 
 
 @primitive(dtype=rules.promoted(dt.real), **_BINARY)
 def remainder(x1: Operand, x2: Operand, /) -> Tensor:
-    """What `floor_divide` leaves, with the sign of ``x2``; of an integer division by zero 0."""
+    """What `floor_divide` leaves, with the sign of ``x2``; of an integer division by zero 0.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: bools or complex numbers, or no dtype holds both.
+        ScalarRangeError: a Python number that the integer dtype of the tensor cannot hold.
+    """
 
 
 @primitive(dtype=rules.promoted(dt.numeric), **_BINARY)
@@ -93,7 +105,13 @@ def maximum(x1: Operand, x2: Operand, /) -> Tensor:
 
 @primitive(dtype=rules.promoted(_ORDERED), commutative=True, **_BINARY)
 def minimum(x1: Operand, x2: Operand, /) -> Tensor:
-    """The smaller of two; NaN if either is NaN. At ties the gradient is halved between both."""
+    """The smaller of two; NaN if either is NaN. At ties the gradient is halved between both.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: complex numbers, or no dtype holds both.
+        ScalarRangeError: a Python number that the integer dtype of the tensor cannot hold.
+    """
 
 
 @primitive(dtype=rules.compared(), commutative=True, minimal=True, **_BINARY)
@@ -108,17 +126,32 @@ def equal(x1: Operand, x2: Operand, /) -> Tensor:
 
 @primitive(dtype=rules.compared(), commutative=True, **_BINARY)
 def not_equal(x1: Operand, x2: Operand, /) -> Tensor:
-    """Whether elements differ, as bool."""
+    """Whether elements differ, as bool.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: no dtype holds both, as of uint64 and int64.
+    """
 
 
 @primitive(dtype=rules.compared(_ORDERED), **_BINARY)
 def less(x1: Operand, x2: Operand, /) -> Tensor:
-    """Whether ``x1 < x2``, as bool."""
+    """Whether ``x1 < x2``, as bool.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: complex numbers, or no dtype holds both.
+    """
 
 
 @primitive(dtype=rules.compared(_ORDERED), **_BINARY)
 def less_equal(x1: Operand, x2: Operand, /) -> Tensor:
-    """Whether ``x1 <= x2``, as bool."""
+    """Whether ``x1 <= x2``, as bool.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: complex numbers, or no dtype holds both.
+    """
 
 
 @primitive(dtype=rules.compared(_ORDERED), minimal=True, **_BINARY)
@@ -133,47 +166,90 @@ def greater(x1: Operand, x2: Operand, /) -> Tensor:
 
 @primitive(dtype=rules.compared(_ORDERED), **_BINARY)
 def greater_equal(x1: Operand, x2: Operand, /) -> Tensor:
-    """Whether ``x1 >= x2``, as bool."""
+    """Whether ``x1 >= x2``, as bool.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: complex numbers, or no dtype holds both.
+    """
 
 
 @primitive(dtype=rules.logical(), commutative=True, **_BINARY)
 def logical_and(x1: Operand, x2: Operand, /) -> Tensor:
-    """Logical and; numbers count as true unless they are 0."""
+    """Logical and; numbers count as true unless they are 0.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+    """
 
 
 @primitive(dtype=rules.logical(), commutative=True, **_BINARY)
 def logical_or(x1: Operand, x2: Operand, /) -> Tensor:
-    """Logical or; numbers count as true unless they are 0."""
+    """Logical or; numbers count as true unless they are 0.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+    """
 
 
 @primitive(dtype=rules.logical(), commutative=True, **_BINARY)
 def logical_xor(x1: Operand, x2: Operand, /) -> Tensor:
-    """Logical exclusive or; numbers count as true unless they are 0."""
+    """Logical exclusive or; numbers count as true unless they are 0.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+    """
 
 
 @primitive(dtype=rules.logical(), **_UNARY)
 def logical_not(x: Tensor, /) -> Tensor:
-    """Logical not; numbers count as true unless they are 0."""
+    """Logical not; numbers count as true unless they are 0.
+
+    Raises:
+        ArgumentError: a Python number, or no tensor.
+    """
 
 
 @primitive(dtype=rules.promoted(_BITS), commutative=True, **_BINARY)
 def bitwise_and(x1: Operand, x2: Operand, /) -> Tensor:
-    """Bitwise and of integers, logical and of bools."""
+    """Bitwise and of integers, logical and of bools.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: dtypes other than bool and integers, or no dtype holds both.
+        ScalarRangeError: a Python number that the integer dtype of the tensor cannot hold.
+    """
 
 
 @primitive(dtype=rules.promoted(_BITS), commutative=True, **_BINARY)
 def bitwise_or(x1: Operand, x2: Operand, /) -> Tensor:
-    """Bitwise or of integers, logical or of bools."""
+    """Bitwise or of integers, logical or of bools.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: dtypes other than bool and integers, or no dtype holds both.
+        ScalarRangeError: a Python number that the integer dtype of the tensor cannot hold.
+    """
 
 
 @primitive(dtype=rules.promoted(_BITS), commutative=True, **_BINARY)
 def bitwise_xor(x1: Operand, x2: Operand, /) -> Tensor:
-    """Bitwise exclusive or of integers, logical exclusive or of bools."""
+    """Bitwise exclusive or of integers, logical exclusive or of bools.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: dtypes other than bool and integers, or no dtype holds both.
+        ScalarRangeError: a Python number that the integer dtype of the tensor cannot hold.
+    """
 
 
 @primitive(dtype=rules.kept(_BITS), **_UNARY)
 def bitwise_invert(x: Tensor, /) -> Tensor:
-    """Bitwise not of integers, logical not of bools."""
+    """Bitwise not of integers, logical not of bools.
+
+    Raises:
+        DTypeError: a dtype other than bool and integers.
+    """
 
 
 @primitive(dtype=rules.kept(dt.numeric), zero_preserving=True, minimal=True, **_UNARY)
@@ -187,62 +263,110 @@ def negative(x: Tensor, /) -> Tensor:
 
 @primitive(dtype=rules.absolute(), zero_preserving=True, **_UNARY)
 def abs(x: Tensor, /) -> Tensor:
-    """Absolute value; of complex elements the modulus, in their parts' dtype."""
+    """Absolute value; of complex elements the modulus, in their parts' dtype.
+
+    Raises:
+        DTypeError: bools.
+    """
 
 
 @primitive(dtype=rules.kept(dt.numeric), zero_preserving=True, **_UNARY)
 def sign(x: Tensor, /) -> Tensor:
-    """-1, 0 or 1 by the sign of each element; NaN stays NaN."""
+    """-1, 0 or 1 by the sign of each element; NaN stays NaN.
+
+    Raises:
+        DTypeError: bools.
+    """
 
 
 @primitive(dtype=rules.kept(dt.numeric), zero_preserving=True, **_UNARY)
 def square(x: Tensor, /) -> Tensor:
-    """``x * x``."""
+    """``x * x``.
+
+    Raises:
+        DTypeError: bools.
+    """
 
 
 @primitive(dtype=rules.floated(), minimal=True, **_UNARY)
 def exp(x: Tensor, /) -> Tensor:
-    """E to the power of each element."""
+    """E to the power of each element.
+
+    Raises:
+        ArgumentError: a Python number, or no tensor.
+    """
 
 
 @primitive(dtype=rules.floated(), minimal=True, **_UNARY)
 def log(x: Tensor, /) -> Tensor:
-    """Natural logarithm; of 0 minus infinity, of negative numbers NaN."""
+    """Natural logarithm; of 0 minus infinity, of negative numbers NaN.
+
+    Raises:
+        ArgumentError: a Python number, or no tensor.
+    """
 
 
 @primitive(dtype=rules.floated(), zero_preserving=True, minimal=True, **_UNARY)
 def sqrt(x: Tensor, /) -> Tensor:
-    """Square root; of negative numbers NaN."""
+    """Square root; of negative numbers NaN.
+
+    Raises:
+        ArgumentError: a Python number, or no tensor.
+    """
 
 
 @primitive(dtype=rules.floated(), zero_preserving=True, **_UNARY)
 def tanh(x: Tensor, /) -> Tensor:
-    """Hyperbolic tangent."""
+    """Hyperbolic tangent.
+
+    Raises:
+        ArgumentError: a Python number, or no tensor.
+    """
 
 
 @primitive(dtype=rules.floated(), zero_preserving=True, **_UNARY)
 def sin(x: Tensor, /) -> Tensor:
-    """Sine of an angle in radians."""
+    """Sine of an angle in radians.
+
+    Raises:
+        ArgumentError: a Python number, or no tensor.
+    """
 
 
 @primitive(dtype=rules.floated(), **_UNARY)
 def cos(x: Tensor, /) -> Tensor:
-    """Cosine of an angle in radians."""
+    """Cosine of an angle in radians.
+
+    Raises:
+        ArgumentError: a Python number, or no tensor.
+    """
 
 
 @primitive(dtype=rules.truth(), **_UNARY)
 def isnan(x: Tensor, /) -> Tensor:
-    """Whether elements are NaN, as bool."""
+    """Whether elements are NaN, as bool.
+
+    Raises:
+        ArgumentError: a Python number, or no tensor.
+    """
 
 
 @primitive(dtype=rules.truth(), **_UNARY)
 def isfinite(x: Tensor, /) -> Tensor:
-    """Whether elements are neither NaN nor infinite, as bool."""
+    """Whether elements are neither NaN nor infinite, as bool.
+
+    Raises:
+        ArgumentError: a Python number, or no tensor.
+    """
 
 
 @primitive(dtype=rules.truth(), **_UNARY)
 def isinf(x: Tensor, /) -> Tensor:
-    """Whether elements are infinite, as bool."""
+    """Whether elements are infinite, as bool.
+
+    Raises:
+        ArgumentError: a Python number, or no tensor.
+    """
 
 
 @primitive(dtype=rules.selected(), shape=rules.broadcast, kind="select", minimal=True)
@@ -260,7 +384,11 @@ def where(condition: Tensor, x1: Operand, x2: Operand, /) -> Tensor:
 
 @composite(kind="elementwise")
 def positive(x: Tensor, /) -> Tensor:
-    """``+x``: a copy."""
+    """``+x``: a copy.
+
+    Raises:
+        ArgumentError: a Python number, or no tensor.
+    """
     from tripoint.ops.conversion import copy
 
     return copy(x)
@@ -268,7 +396,13 @@ def positive(x: Tensor, /) -> Tensor:
 
 @composite(kind="elementwise")
 def clip(x: Tensor, /, min: float | None = None, max: float | None = None) -> Tensor:
-    """``x`` limited to ``min .. max``; NaN stays NaN. At an edge the gradient is halved, as `maximum` says."""
+    """``x`` limited to ``min .. max``; NaN stays NaN. At an edge the gradient is halved, as `maximum` says.
+
+    Raises:
+        DTypeError: complex elements, or no dtype holds ``x`` and a bound that is a tensor.
+        ShapeError: a bound that is a tensor, and its shape does not broadcast with that of ``x``.
+        ScalarRangeError: a bound that the integer dtype of ``x`` cannot hold.
+    """
     if min is not None:
         x = maximum(x, min)
     if max is not None:
@@ -281,13 +415,22 @@ def multiply_back(g: Tensor, slope: Tensor, /) -> Tensor:
     """``g * slope`` for a gradient ``g``: 0 where ``g`` is 0, even if the slope is infinite or NaN there.
 
     So what `where` did not choose gets the gradient 0 however it was computed, as in ``where(x > 0, log(x), 0)`` at 0.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: bools, or no dtype holds both.
     """
     return where(equal(g, 0), 0, multiply(g, slope))
 
 
 @composite(dtype=rules.promoted(dt.numeric), shape=rules.broadcast, kind="elementwise")
 def divide_back(g: Tensor, x: Tensor, /) -> Tensor:
-    """``g / x`` for a gradient ``g``: 0 where ``g`` is 0, as `multiply_back`."""
+    """``g / x`` for a gradient ``g``: 0 where ``g`` is 0, as `multiply_back`.
+
+    Raises:
+        ShapeError: the shapes do not broadcast together.
+        DTypeError: bools, or no dtype holds both.
+    """
     return where(equal(g, 0), 0, divide(g, x))
 
 

@@ -6,10 +6,13 @@ from typing import Any
 
 from tripoint import rules
 from tripoint.dispatcher.declare import composite, inplace, primitive
+from tripoint.dispatcher.resolve import comes_home
 from tripoint.dtypes import Defaults
 from tripoint.errors import LayoutError, NotBuiltYetError
 from tripoint.kernels import row_of
+from tripoint.layouts import strided
 from tripoint.modes import get_mode
+from tripoint.ops.conversion import copy, to
 from tripoint.ops.creation import asarray, zeros
 from tripoint.storage import View
 from tripoint.tensor import Operand, Tensor
@@ -34,12 +37,17 @@ def getitem_back(g: Tensor, /, *, shape: tuple[int, ...], key: Any) -> Tensor:
     return out
 
 
-@primitive(dtype=rules.kept(), shape=rules.taken, bind=rules.bind_axis, kind="indexing")
-def take(x: Tensor, indices: Tensor, /, *, axis: int) -> Tensor:
+@primitive(dtype=rules.kept(), shape=rules.taken, bind=rules.bind_take, kind="indexing")
+def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
     """Elements of ``x`` at int positions along an axis; negative positions count from the end.
 
+    Args:
+        axis: may be left out where ``x`` has one axis.
+
     Raises:
-        IndexingError: a position outside of the axis.
+        IndexingError: a position outside of the axis, or positions that are no integers.
+        ShapeError: the axis is out of range, or positions of several axes.
+        ArgumentError: an axis that is no int, or none where ``x`` has not one axis.
     """
 
 
@@ -51,6 +59,8 @@ def take_back(g: Tensor, indices: Tensor, /, *, shape: tuple[int, ...], axis: in
 @primitive(dtype=rules.like_first(), shape=rules.assigned, kind="assign")
 def assign(x1: Tensor, x2: Operand, /) -> Tensor:
     """``x2`` broadcast to the shape of ``x1``, in its dtype; ``assign_`` writes it into ``x1``.
+
+    Leading axes of size 1 that ``x2`` has beyond those of ``x1`` are dropped, as in NumPy: (1, 3) fits into (3,).
 
     Raises:
         ShapeError: ``x2`` does not broadcast to the shape of ``x1``.
@@ -98,7 +108,7 @@ def index(x: Tensor, key: Any) -> Tensor:
         axis = sum(1 for k in rest[: at[0]] if k is not None)
     if any(not (k.__class__ is slice or k is Ellipsis) for k in rest):
         raise NotBuiltYetError("an index tensor beside ints or None is planned; index in two steps")
-    if len(rest) > x.ndim or any(k is not Ellipsis and k != slice(None) for k in rest):
+    if len(rest) > x.ndim or rest.count(Ellipsis) > 1 or any(k is not Ellipsis and k != slice(None) for k in rest):
         x = getitem(x, tuple(rest))
     return take(x, where, axis=axis)
 
@@ -115,14 +125,21 @@ def set_index(x: Tensor, key: Any, value: Operand) -> None:
 
     Raises:
         NotBuiltYetError: index tensors or masks.
-        LayoutError: the tensor has no views, so that its parts cannot be written.
+        LayoutError: the tensor has no views and no cheap way through strided memory, so that its parts cannot be written.
     """
     items = key if key.__class__ is tuple else (key,)
     if any(_advanced(k) for k in items):
         raise NotBuiltYetError("writing through index tensors and masks is planned; use slices, or tripoint.where")
     part = getitem(x, key)
     if not isinstance(part._alias, View):  # a write would go into a copy, and x would stay as it is
+        dense = x._key.replace(layout=strided, dtype=x.dtype.plain)
+        if comes_home(dense, x._key.base):
+            whole = copy(to(x, layout=dense.layout, dtype=dense.dtype))
+            set_index(whole, key, value)
+            assign_(x, whole)
+            return
         raise LayoutError(
-            f"a tensor on {x._key.base} has no views, so its parts cannot be written; write into a plain strided copy of it"
+            f"a tensor on {x._key.base} has no views, so its parts cannot be written; write into a strided copy of it, "
+            f"x.to(layout='strided', dtype={x.dtype.plain.name!r})"
         )
     assign_(part, value)

@@ -42,17 +42,23 @@ def permute_dims(x: Tensor, /, axes: Sequence[int]) -> Tensor:
 @primitive(
     dtype=rules.kept(), shape=rules.expanded, bind=rules.bind_expand, aliases="always", kind="structural", minimal=True
 )
-def expand_dims(x: Tensor, /, *, axis: int | Sequence[int] = 0) -> Tensor:
+def expand_dims(x: Tensor, /, axis: int | Sequence[int] = 0) -> Tensor:
     """A view with axes of size 1 inserted at these positions of the result.
 
     Raises:
         ShapeError: a position outside of the result, or one twice.
+        ArgumentError: a position that is no int.
     """
 
 
 @primitive(dtype=rules.kept(), shape=rules.squeezed, bind=rules.bind_squeeze, aliases="always", kind="structural")
 def squeeze(x: Tensor, /, axis: int | Sequence[int]) -> Tensor:
-    """A view without the named axes, which must have size 1."""
+    """A view without the named axes, which must have size 1.
+
+    Raises:
+        ShapeError: an axis out of range, one twice, or one of another size than 1.
+        ArgumentError: an axis that is no int.
+    """
 
 
 @primitive(
@@ -64,12 +70,18 @@ def broadcast_to(x: Tensor, /, shape: Sequence[int]) -> Tensor:
 
     Raises:
         ShapeError: ``x`` does not broadcast to it.
+        ArgumentError: a size that is no int.
     """
 
 
 @primitive(dtype=rules.kept(), shape=rules.same, bind=rules.bind_flip, aliases="always", kind="structural")
 def flip(x: Tensor, /, *, axis: int | Sequence[int] | None = None) -> Tensor:
-    """A view with elements in reverse order along axes (all of them for ``None``)."""
+    """A view with elements in reverse order along axes (all of them for ``None``).
+
+    Raises:
+        ShapeError: an axis out of range, or one twice.
+        ArgumentError: an axis that is no int.
+    """
 
 
 @primitive(dtype=rules.promoted(), shape=rules.concatenated, bind=rules.bind_concat, kind="structural", minimal=True)
@@ -88,7 +100,9 @@ def stack(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Tensor:
     """Tensors of one shape joined along a new axis.
 
     Raises:
-        ShapeError: the shapes differ.
+        ShapeError: the shapes differ, or the axis is out of range.
+        DTypeError: no dtype holds all.
+        ArgumentError: no tensor at all, or an axis that is no int.
     """
     if not arrays:
         raise ArgumentError("stack needs at least one tensor")
@@ -102,7 +116,12 @@ def stack(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Tensor:
 
 @composite
 def flatten(x: Tensor, /, start: int = 0, stop: int = -1) -> Tensor:
-    """``x`` with the axes ``start`` to ``stop`` (both included) made one; a view where strides allow."""
+    """``x`` with the axes ``start`` to ``stop`` (both included) made one; a view where strides allow.
+
+    Raises:
+        ShapeError: ``start`` or ``stop`` out of range, or ``start`` behind ``stop``.
+        ArgumentError: one of them is no int.
+    """
     if x.ndim == 0:
         return reshape(x, (1,))
     a, b = rules.normalise_axis(start, x.ndim), rules.normalise_axis(stop, x.ndim)

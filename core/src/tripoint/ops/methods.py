@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from typing import Any
 
 from tripoint import kernels, plugins
@@ -13,8 +14,10 @@ from tripoint.errors import (
     AliasError,
     ArgumentError,
     AutogradError,
+    DTypeError,
     LayoutError,
     PluginError,
+    ScalarRangeError,
     ShapeError,
     TripointError,
     cleaned,
@@ -25,6 +28,7 @@ from tripoint.errors import (
 from tripoint.keys import intern
 from tripoint.layouts import Layout, LayoutSpec, strided
 from tripoint.ops import conversion, creation, elementwise, indexing, linalg, manipulation, reductions
+from tripoint.patterns import Origin
 from tripoint.storage import Storage
 from tripoint.tensor import Operand, Tensor, wrap
 
@@ -204,13 +208,34 @@ def as_bool(self: Tensor) -> bool:
 
 
 def as_int(self: Tensor) -> int:
-    """The one element as an int."""
-    return int(_one(self, "int()"))
+    """The one element as an int, rounded toward 0.
+
+    Raises:
+        DTypeError: it is complex, or NaN.
+        ScalarRangeError: it is infinite.
+    """
+    found = _real(self, "int()")
+    if found != found:
+        raise DTypeError("int() of NaN, which is no int; ask tripoint.isnan(x) first")
+    if found in (inf, -inf):
+        raise ScalarRangeError(f"int() of {found}: no int is infinite; ask tripoint.isinf(x) first")
+    return int(found)
 
 
 def as_float(self: Tensor) -> float:
-    """The one element as a float."""
-    return float(_one(self, "float()"))
+    """The one element as a float.
+
+    Raises:
+        DTypeError: it is complex.
+    """
+    return float(_real(self, "float()"))
+
+
+def _real(self: Tensor, what: str) -> Any:
+    found = _one(self, what)
+    if isinstance(found, complex):
+        raise DTypeError(f"{what} of {found!r} drops the imaginary part; tripoint.abs(x) gives the magnitude")
+    return found
 
 
 def as_complex(self: Tensor) -> complex:
@@ -328,7 +353,7 @@ def represent(self: Tensor) -> str:
     return f"tensor({body.replace(chr(10), pad)}, {', '.join(tail)})"
 
 
-def _words(what: str, origin: kernels.Origin, fn: Callable[[Any], Any], payload: Any) -> str:
+def _words(what: str, origin: Origin, fn: Callable[[Any], Any], payload: Any) -> str:
     """What a plugin writes of a payload."""
     found = plugins.guarded(origin, what, fn, payload)
     if not issubclass(type(found), str):

@@ -23,12 +23,20 @@ Pair = int | Sequence[int]
 
 @primitive(dtype=rules.kept(dt.real), shape=rules.same, kind="elementwise", zero_preserving=True)
 def relu(x: Tensor, /) -> Tensor:
-    """The larger of ``x`` and 0; NaN stays NaN. At 0 the gradient is a half, as `maximum` says."""
+    """The larger of ``x`` and 0; NaN stays NaN. At 0 the gradient is a half, as `maximum` says.
+
+    Raises:
+        DTypeError: bools or complex numbers.
+    """
 
 
 @composite(dtype=rules.like_first(), shape=rules.same, kind="elementwise")
 def relu_back(g: Tensor, x: Tensor, /) -> Tensor:
-    """The gradient of `relu`: ``g`` where x > 0, half of it at 0, else 0."""
+    """The gradient of `relu`: ``g`` where x > 0, half of it at 0, else 0.
+
+    Raises:
+        ArgumentError: a Python number, or no tensor.
+    """
     return where(equal(x, 0), multiply(g, 0.5), where(less(x, 0), 0.0, g))
 
 
@@ -54,6 +62,11 @@ def conv2d(
 
     Returns:
         (N, O, OH, OW) with OH = (H + 2 * padding - dilation * (kh - 1) - 1) // stride + 1.
+
+    Raises:
+        ShapeError: not four axes, channels or a bias that do not fit, or kernels that exceed the padded images.
+        ArgumentError: a stride, dilation or ``groups`` below 1, or a padding below 0; or no ints.
+        DTypeError: bools, or no dtype holds all.
     """
 
 
@@ -98,6 +111,11 @@ def max_pool2d(x: Tensor, /, *, kernel_size: Pair, stride: Pair | None = None, p
     Args:
         stride: the kernel size unless given.
         padding: counts as minus infinity.
+
+    Raises:
+        ShapeError: not four axes, a window that exceeds the padded images, or a padding above half of the window.
+        ArgumentError: a ``kernel_size`` or stride below 1, or a padding below 0; or no ints.
+        DTypeError: bools or complex numbers.
     """
 
 
@@ -116,22 +134,38 @@ def max_pool2d_tangent(t: Tensor, x: Tensor, /, *, kernel_size: Pair, stride: Pa
 
 
 def _floating(x: Tensor) -> Tensor:
-    """Integers in the default floating dtype, before differences of them overflow."""
-    return astype(x, dt.Defaults.floating) if x.dtype in dt.integral else x
+    """Integers and bools in the default floating dtype, before differences of them overflow."""
+    return astype(x, dt.Defaults.floating) if x.dtype in dt.integral or x.dtype is dt.bool_ else x
 
 
 @composite(dtype=rules.floated(dt.real), shape=rules.same, bind=rules.bind_axis, kind="normalise")
 def softmax(x: Tensor, /, *, axis: int = -1) -> Tensor:
-    """exp(x) / sum(exp(x)) along an axis, with the largest element subtracted first."""
+    """exp(x) / sum(exp(x)) along an axis, with the largest element subtracted first.
+
+    Raises:
+        ShapeError: the axis is out of range.
+        ArgumentError: the axis is no int.
+        DTypeError: complex elements.
+    """
     x = _floating(x)
+    if not x.size:
+        return exp(x)  # as empty; the largest of nothing would be an error
     e = exp(subtract(x, max_(x.detach(), axis=axis, keepdims=True)))
     return divide(e, sum_(e, axis=axis, keepdims=True))
 
 
 @composite(dtype=rules.floated(dt.real), shape=rules.same, bind=rules.bind_axis, kind="normalise")
 def log_softmax(x: Tensor, /, *, axis: int = -1) -> Tensor:
-    """The logarithm of `softmax`, without its underflow."""
+    """The logarithm of `softmax`, without its underflow.
+
+    Raises:
+        ShapeError: the axis is out of range.
+        ArgumentError: the axis is no int.
+        DTypeError: complex elements.
+    """
     x = _floating(x)
+    if not x.size:
+        return log(x)
     shifted = subtract(x, max_(x.detach(), axis=axis, keepdims=True))
     return subtract(shifted, log(sum_(exp(shifted), axis=axis, keepdims=True)))
 
@@ -141,7 +175,8 @@ def pick(x: Tensor, labels: Tensor, /) -> Tensor:
     """Of each row of ``x`` (N, C) the element at ``labels`` (N,).
 
     Raises:
-        IndexingError: a label outside of 0 .. C - 1.
+        ShapeError: shapes that do not go together.
+        IndexingError: a label outside of 0 .. C - 1, or one that is no integer.
     """
 
 
@@ -159,7 +194,8 @@ def nll_loss(x: Tensor, labels: Tensor, /) -> Tensor:
     """Minus the mean over rows of ``x`` (N, C) at ``labels`` (N,): the loss of log-probabilities.
 
     Raises:
-        DTypeError: labels that are no integers.
+        ShapeError: shapes that do not go together.
+        DTypeError: ``x`` is not floating, or labels that are no integers.
         IndexingError: a label outside of 0 to C - 1.
     """
     return multiply(mean(pick(x, labels)), -1)
@@ -194,6 +230,8 @@ def cross_entropy(logits: Tensor, labels: Tensor, /) -> Tensor:
         labels: (N,), integers in 0 .. C - 1.
 
     Raises:
+        ShapeError: shapes that do not go together.
+        DTypeError: logits that are not floating, or labels that are no integers.
         IndexingError: a label outside of its range.
     """
     shape = logits.shape

@@ -18,17 +18,24 @@ from tripoint.plugins.discovery import found as found
 from tripoint.plugins.discovery import install as install
 from tripoint.plugins.discovery import installing as installing
 from tripoint.plugins.discovery import on_change as on_change
+from tripoint.plugins.discovery import plugin_named as plugin_named
 from tripoint.plugins.discovery import preferred as preferred
 from tripoint.plugins.discovery import rescan as rescan
 from tripoint.plugins.discovery import unblocked_names as unblocked_names
 from tripoint.plugins.loading import asked as asked
+from tripoint.plugins.loading import blame as blame
 from tripoint.plugins.loading import broken_provider as broken_provider
 from tripoint.plugins.loading import described as described
+from tripoint.plugins.loading import device_count as device_count
 from tripoint.plugins.loading import ensure as ensure
 from tripoint.plugins.loading import guarded as guarded
 from tripoint.plugins.loading import load as load
+from tripoint.plugins.loading import load_all as load_all
+from tripoint.plugins.loading import offers as offers
+from tripoint.plugins.loading import outlive as outlive
 from tripoint.plugins.loading import participates as participates
-from tripoint.plugins.loading import plugin_named as plugin_named
+from tripoint.plugins.loading import plain_dict as plain_dict
+from tripoint.plugins.loading import plugin_behind as plugin_behind
 from tripoint.plugins.loading import plugin_naming as plugin_naming
 from tripoint.plugins.loading import plugin_of as plugin_of
 from tripoint.plugins.loading import preference as preference
@@ -87,10 +94,15 @@ def _all_named(name: str) -> list[Plugin]:
     if not isinstance(name, str):
         raise PluginError(f"a plugin is named by a string, not {name!r}")
     plugin = found().get(normalise(name))
-    named = [plugin] if plugin is not None else [p for p in found().values() if name in p.provides]
+    named = [plugin] if plugin is not None else [p for p in found().values() if _names_point(p, name)]
     if not named:
         raise PluginError(f"no plugin {name!r} is installed; installed: {', '.join(sorted(found())) or 'none'}")
     return named
+
+
+def _names_point(plugin: Plugin, name: str) -> bool:
+    """Whether an entry point of that name provides a point, or kernels for one of somebody else."""
+    return plugin.brings(BACKENDS, name) or plugin.brings(KERNELS, name)
 
 
 def _named(name: str) -> Plugin:
@@ -112,15 +124,18 @@ def block(name: str) -> None:
         blocked_names.add(plugin.name)
         unblocked_names.discard(plugin.name)
         with commit_lock:
-            if plugin.loaded:
-                unregister(plugin.name)
+            unregister(plugin.name)
             plugin.state = "blocked"
             preferred[:] = [other for other in preferred if other != plugin.name]
     changed()
 
 
 def unblock(name: str) -> None:
-    """Let a blocked plugin load again, or one try again that was broken. What metadata alone refuses stays refused."""
+    """Let a blocked plugin load again, or one try again that was broken. What metadata alone refuses stays refused.
+
+    Raises:
+        PluginError: nothing of that name is installed.
+    """
     for plugin in _all_named(name):
         blocked_names.discard(plugin.name)
         unblocked_names.add(plugin.name)

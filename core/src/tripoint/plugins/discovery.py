@@ -6,11 +6,12 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tripoint import kernels
 from tripoint.errors import PluginError, said, shown
-from tripoint.plugins.records import Plugin, normalise
+from tripoint.plugins.records import OURS, Plugin, normalise
+from tripoint.schema import Row, rows
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
@@ -30,14 +31,13 @@ FIRST_PARTY = {
     "blocked": "tripoint-blocked",
     "qint8": "tripoint-quantized",
     "quint8": "tripoint-quantized",
-    "qint4": "tripoint-quantized",
     "sparse": "tripoint-sparse-coo",
     "affine": "tripoint-quantized",
     "quantize": "tripoint-quantized",
     "dequantize": "tripoint-quantized",
 }
 
-FIRST_DTYPES = ("qint8", "quint8", "qint4")
+FIRST_DTYPES = ("qint8", "quint8")
 
 _found: dict[str, Plugin] | None = None
 
@@ -112,10 +112,29 @@ def found() -> dict[str, Plugin]:
     return _found
 
 
+def plugin_named(module: str) -> Plugin | None:
+    """The installed plugin that a module belongs to, or ``None``: it is the running program's own.
+
+    Of several in one package it is the one whose entry points name the most of the module's own name.
+    """
+    if module.partition(".")[0] == OURS:
+        return found().get(OURS)
+    nearest = max(found().values(), key=lambda plugin: plugin.kinship(module), default=None)
+    return nearest if nearest is not None and nearest.kinship(module)[0] else None
+
+
+def is_of(plugin: Plugin, row: Row) -> bool:
+    """Whether a module of a plugin declared an operator."""
+    owner = plugin_named(row.body.__module__)
+    return owner is not None and owner.name == plugin.name
+
+
 def rescan() -> None:
     """Read the metadata again. What was installed meanwhile is found, and what failed to load may try again.
 
-    What is loaded goes on as it is, upgraded or uninstalled: Python does not forget a module. The next process has it right.
+    What is loaded, or registered something as the program imported it, goes on as it is, upgraded or uninstalled, until
+    `unregister` takes it back; its next version is then imported at the next need. Tensors made before keep the old code, and
+    compiled modules stay as they are: the next process has it right.
     """
     import importlib
 
@@ -123,9 +142,10 @@ def rescan() -> None:
     importlib.invalidate_caches()
     made = _scan()
     with commit_lock:
+        running, stale = _running(), list[tuple[Plugin, set[str] | None]]()
         for name, old in (_found or {}).items():
             new = made.get(name)
-            if old.loaded or old.loading:
+            if old.loaded or old.loading or name in running:
                 old.installed = new.version if new is not None else ""
                 made[name] = old
             elif new is None and name in preferred:  # a choice is honoured or refused
@@ -134,9 +154,41 @@ def rescan() -> None:
                 old.refuse(PluginError(f"it is preferred, and has been uninstalled; {again}"))
                 made[name] = old
             elif new is not None:
-                new.closes, new.declared, new.stated = old.closes, old.declared, old.stated
+                new.closes, new.declared, new.stated, new.halfway = old.closes, old.declared, old.stated, old.halfway
+                stale.append((new, new.halfway if (new.version, new.folder) == (old.version, old.folder) else None))
+            else:
+                stale.append((old, None))
         _found = made
+        for plugin, modules in stale:
+            forget_modules(plugin, modules)
     changed()
+
+
+def _running() -> set[str | None]:
+    """The distributions of which something is in the tables, or an operator is declared."""
+    tables: list[Any] = [*kernels.kernels.values(), *kernels.derivatives.values(), kernels.points]
+    owners = [plugin_named(row.body.__module__) for row in list(rows.values()) if row.package != OURS]
+    return {made.origin.distribution for table in tables for made in table} | {p.name for p in owners if p is not None}
+
+
+def forget_modules(plugin: Plugin, names: set[str] | None = None) -> None:
+    """Let some modules of a plugin, or all, be imported anew, and forget what they declared and stated.
+
+    Compiled ones stay: native code is not unloaded, and some refuses to start twice in one process.
+    """
+    import sys
+    from importlib.machinery import ExtensionFileLoader
+
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] not in plugin.packages or (names is not None and name not in names):
+            continue
+        loader = getattr(getattr(module, "__spec__", None), "loader", None)
+        owner = plugin_named(name)
+        if (owner is None or owner.name == plugin.name) and not isinstance(loader, ExtensionFileLoader):
+            sys.modules.pop(name, None)
+    plugin.halfway = set()
+    plugin.declared = {n: row for n, row in plugin.declared.items() if row.body.__module__ in sys.modules}
+    plugin.stated = [registry for registry in plugin.stated if registry.imported()]
 
 
 def _scan() -> dict[str, Plugin]:
@@ -148,7 +200,7 @@ def _scan() -> dict[str, Plugin]:
     seen: dict[str, Distribution] = {}
     unreadable.clear()
     hidden.clear()
-    for dist in _distributions():
+    for dist in distributions():
         plugin = read(dist, seen, unreadable, hidden)
         if plugin is None:
             continue
@@ -161,7 +213,7 @@ def _scan() -> dict[str, Plugin]:
     return made
 
 
-def _distributions() -> Iterator[Distribution]:
+def distributions() -> Iterator[Distribution]:
     """Everything installed, the first on the path first.
 
     One finder at a time, and one distribution at a time, not by `importlib.metadata.entry_points`, which one finder that
@@ -186,6 +238,11 @@ def _distributions() -> Iterator[Distribution]:
 def installing(distribution: str) -> str:
     """How to install a first-party distribution, from an index or from a checkout."""
     return f"pip install {distribution} (in a checkout: ./plugins/{distribution.partition('-')[2].replace('-', '_')})"
+
+
+def reinstalling(distribution: str) -> str:
+    """What to type where an installation is not whole, or its version is too old."""
+    return f"pip install --upgrade --force-reinstall {distribution}"
 
 
 def install(name: str) -> str:

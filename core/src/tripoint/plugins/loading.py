@@ -6,9 +6,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextvars import Context, copy_context
-from typing import Any
+from types import FunctionType
+from typing import Any, NoReturn
 
 from tripoint import kernels
+from tripoint import tensor as tensors
+from tripoint.callables import module_of
+from tripoint.devices import Device
 from tripoint.dtypes import DType
 from tripoint.errors import (
     AsyncError,
@@ -23,23 +27,29 @@ from tripoint.errors import (
     said,
     shown,
 )
-from tripoint.kernels import Origin, Point
+from tripoint.kernels import Point
 from tripoint.keys import Key
+from tripoint.layouts import strided
+from tripoint.patterns import Origin
 from tripoint.plugins.discovery import (
     changed,
     commit_lock,
+    forget_modules,
     found,
     install,
+    is_of,
     loading,
     loading_here,
+    plugin_named,
     preferred,
     rank,
     through,
 )
-from tripoint.plugins.records import BACKENDS, KERNELS, Claim, Plugin, reason_of
-from tripoint.plugins.registry import Registry, unregister
+from tripoint.plugins.records import BACKENDS, KERNELS, LAYERS, NAMES, Claim, Plugin, reason_of, target_of
+from tripoint.plugins.registry import Registry, take_back
 from tripoint.plugins.tables import known_devices
 from tripoint.schema import Row, rows
+from tripoint.tensor import Tensor
 
 
 def load(plugin: Plugin, group: str = BACKENDS) -> bool:
@@ -55,6 +65,29 @@ def load(plugin: Plugin, group: str = BACKENDS) -> bool:
     return group in plugin.loaded
 
 
+def load_all() -> None:
+    """Load every plugin that is not blocked, all that it offers, and ask for its hardware. What fails is kept with its plugin.
+
+    Kernels for points of others are loaded with it, and count only where they are preferred, as always.
+    """
+    for plugin in list(found().values()):
+        if load(plugin):
+            probe(plugin)
+        load(plugin, KERNELS)
+        for group in (NAMES, LAYERS):
+            if plugin.wants(group):
+                attempt(plugin, group, _import, plugin, group)
+
+
+def _import(plugin: Plugin, group: str) -> None:
+    """Import the modules of names or layers, as their first use does."""
+    for entry in plugin.entries[group]:
+        target_of(entry)
+    with commit_lock:
+        if plugin.state != "blocked":  # meanwhile
+            plugin.succeed(group)
+
+
 def attempt(plugin: Plugin, group: str, act: Callable[..., object], *args: Any) -> BaseException | None:
     """Run what loads something of a group of a plugin. What it raised is contained, nothing of it stays, and it is given.
 
@@ -65,7 +98,9 @@ def attempt(plugin: Plugin, group: str, act: Callable[..., object], *args: Any) 
         RegistrationError: the plugin's own code asks, while it is being loaded.
     """
     _not_within(plugin)
-    thread, before = threading.get_ident(), dict(rows)
+    if plugin.halfway and not plugin.loading:
+        forget_modules(plugin, plugin.halfway)
+    thread, before, modules = threading.get_ident(), dict(rows), set(sys.modules)
     try:
         plugin.loading.append(thread)
         Context().run(_within, (*loading_here(), plugin), act, *args)
@@ -74,6 +109,8 @@ def attempt(plugin: Plugin, group: str, act: Callable[..., object], *args: Any) 
         through(_failed, plugin, group, None if theirs else error, before)
         if theirs:
             raise
+        if not plugin.loaded:
+            plugin.halfway |= {m for m in set(sys.modules) - modules if _package_of(m) in plugin.packages}
         return error
     finally:
         if thread in plugin.loading:
@@ -121,15 +158,18 @@ def _depth() -> int:
 
 
 def _package(module: dict[str, Any]) -> str:
-    return str(module.get("__name__")).partition(".")[0]
+    return _package_of(str(module.get("__name__")))
+
+
+def _package_of(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def _failed(plugin: Plugin, group: str, error: BaseException | None, before: dict[str, Row]) -> None:
     with commit_lock:
-        first = (
-            group in (BACKENDS, KERNELS) and group in plugin.loaded
-        )  # another thread was; the others load by the entry
-        if error is not None and not first and plugin.state != "blocked":
+        # Of these two groups all entry points load at once: another thread may have done that meanwhile, without an error.
+        done = group in (BACKENDS, KERNELS) and group in plugin.loaded
+        if error is not None and not done and plugin.state != "blocked":
             plugin.error = error
             plugin.failed.add(group)
             plugin.state = plugin.state if plugin.loaded else "broken"
@@ -146,7 +186,8 @@ def _register(plugin: Plugin, group: str) -> None:
         )
     from tripoint import hookspecs
 
-    target = entries[0].load()
+    target = target_of(entries[0])
+    _is_made(target, entries[0].value)
     manager = hookspecs.manager()
     manager.register(target, name=plugin.name)
     if not any(c.name == "tripoint_register" for c in manager.get_hookcallers(target) or ()):
@@ -169,6 +210,18 @@ def _register(plugin: Plugin, group: str) -> None:
             atexit.register(_shutdown, plugin.name)
             plugin.closes = True  # once, however often it is unregistered and loaded again
     registry.commit()
+
+
+def _is_made(target: object, where: str) -> None:
+    """Refuse a class whose hook wants an instance, which would be called without one."""
+    classes = target.__mro__ if isinstance(target, type) else ()
+    hook = next((vars(cls)["tripoint_register"] for cls in classes if "tripoint_register" in vars(cls)), None)
+    if isinstance(hook, FunctionType):
+        module, _, name = where.partition(":")
+        raise RegistrationError(
+            f"{where} is a class, and an entry point names an instance: write backend = {name.strip()}(...) in "
+            f"{module.strip()}, and name {module.strip()}:backend"
+        )
 
 
 #: flags of the code of generators, coroutines and asynchronous generators, whose bodies do not run when they are called.
@@ -227,8 +280,9 @@ def _forget(plugin: Plugin, before: dict[str, Row]) -> None:
     """
     for name, row in list(rows.items()):
         undone = not plugin.loaded or row.body.__module__ not in sys.modules
-        if undone and before.get(name) is not row and row.package in plugin.packages:
+        if undone and before.get(name) is not row and is_of(plugin, row):
             plugin.declared[name] = rows.pop(name)
+            row.plans.clear()
     plugin.declared = {n: r for n, r in plugin.declared.items() if r.body.__module__ in sys.modules}
     halfway = [registry for registry in plugin.stated if not registry.imported()]
     plugin.stated = [registry for registry in plugin.stated if registry not in halfway]
@@ -236,7 +290,7 @@ def _forget(plugin: Plugin, before: dict[str, Row]) -> None:
         registry.withdraw()
     if not plugin.loaded:
         plugin.target = plugin.manager = None
-        unregister(plugin.name)
+        take_back(plugin.name, operators=False)
     changed()
 
 
@@ -255,14 +309,7 @@ def _shutdown(name: str) -> None:
 
 def plugin_of(fn: Callable[..., Any]) -> Plugin | None:
     """The installed plugin whose package a function comes from, or ``None``: it is the running program's own."""
-    module = getattr(fn, "__module__", None)
-    return plugin_named(module if module and isinstance(module, str) else "__main__")
-
-
-def plugin_named(module: str) -> Plugin | None:
-    """The installed plugin that a module belongs to, or ``None``: it is the running program's own."""
-    package = module.partition(".")[0]
-    return next((p for p in found().values() if package in p.packages), None)
+    return plugin_named(module_of(fn) or "__main__")
 
 
 def plugin_naming(backend: object) -> Plugin | None:
@@ -282,7 +329,12 @@ def plugin_naming(backend: object) -> Plugin | None:
 
 def guarded(origin: Origin, what: str, fn: Callable[..., Any], *args: Any) -> Any:
     """What a plugin's function gives, as `asked`."""
-    return asked(found().get(origin.distribution or ""), f"{origin}: {what}", fn, *args)
+    return asked(plugin_behind(origin), f"{origin}: {what}", fn, *args)
+
+
+def plugin_behind(origin: Origin) -> Plugin | None:
+    """The plugin that registered something; ``None`` for the running program."""
+    return found().get(origin.distribution or "")
 
 
 def asked(plugin: Plugin | None, who: str, fn: Callable[..., Any], *args: Any) -> Any:
@@ -294,17 +346,45 @@ def asked(plugin: Plugin | None, who: str, fn: Callable[..., Any], *args: Any) -
     """
     try:
         return apart(fn, *args)
-    except (DeviceError, AsyncError, OutOfMemoryError, PluginError) as error:
-        noted(error, f"raised by {who}")
-        raise
     except BaseException as error:
+        blame(plugin, who, error)
+
+
+def blame(plugin: Plugin | None, who: str, error: BaseException) -> NoReturn:
+    """Raise what becomes of an error that a plugin's code raised, as `asked` says; what is not the plugin's, as it is."""
+    try:
+        if issubclass(type(error), (DeviceError, AsyncError, OutOfMemoryError, PluginError)):
+            noted(error, f"raised by {who}")
+            raise error
         if _is_the_hosts(plugin, error):
-            raise
+            raise error
         raise PluginError(f"{who} raised {said(error)}") from error
+    finally:
+        del error  # or this frame and the error hold one another
+
+
+def outlive(origin: Origin | None, what: str, error: BaseException) -> NoReturn:
+    """Raise what becomes of an error of code that computes: an exception as it is, and what would end the program, such as
+    SystemExit, as `blame` does. What the running program's own code raises goes on as it is.
+    """
+    try:
+        if issubclass(type(error), Exception) or origin is None or origin.distribution is None:
+            raise error
+        blame(plugin_behind(origin), f"{origin}: {what}", error)
+    finally:
+        del error
 
 
 #: the entries of a description and their classes; each may be ``None`` or left out.
-_ENTRIES = {"dtype": DType, "address": int, "nbytes": int, "offset": int, "itemsize": int, "readonly": bool}
+_ENTRIES = {
+    "dtype": DType,
+    "device": Device,
+    "address": int,
+    "nbytes": int,
+    "offset": int,
+    "itemsize": int,
+    "readonly": bool,
+}
 
 
 def described(point: Point, payload: Any) -> dict[str, Any]:
@@ -316,9 +396,10 @@ def described(point: Point, payload: Any) -> dict[str, Any]:
     """
     if point.describe is None:
         return {}
-    found = guarded(point.origin, "describe(payload)", point.describe, payload)
-    if not issubclass(type(found), dict):
-        raise PluginError(f"{point.origin}: describe(payload) gives a dict, not {shown(found)}")
+    given = guarded(point.origin, "describe(payload)", point.describe, payload)
+    found = guarded(point.origin, "describe(payload)", plain_dict, given)
+    if found is None:
+        raise PluginError(f"{point.origin}: describe(payload) gives a dict, not {shown(given)}")
     for name, kind in _ENTRIES.items():
         value = found.get(name)
         if value is not None and not issubclass(type(value), kind):
@@ -327,6 +408,11 @@ def described(point: Point, payload: Any) -> dict[str, Any]:
     if strides is not None and not (type(strides) in (tuple, list) and all(type(s) is int for s in strides)):
         raise PluginError(f"{point.origin}: describe(payload) gives as strides {shown(strides)}, no tuple of ints")
     return found  # type: ignore[no-any-return]
+
+
+def plain_dict(given: Any) -> dict[Any, Any] | None:
+    """A dict of what a plugin gave, without the methods of its class; ``None`` where it is no dict."""
+    return dict(dict.items(given)) if issubclass(type(given), dict) else None
 
 
 def ensure(keys: Iterable[Key]) -> None:
@@ -349,6 +435,22 @@ def ensure(keys: Iterable[Key]) -> None:
             raise unusable(plugin, "what the program or TRIPOINT_PREFER prefers")
 
 
+def offers(keys: Iterable[Key]) -> list[tuple[Plugin, tuple[str, ...], str]]:
+    """Plugins that offer kernels for points of others among these, and are neither loaded nor preferred.
+
+    With each the names of those entry points, and what to tell the user.
+    """
+    keys = [k.base for k in keys if k.is_tensor]
+    out = []
+    for plugin in sorted(found().values(), key=lambda p: p.name):
+        here = plugin.wants(KERNELS) and plugin.name not in preferred and any(plugin.offers(k) for k in keys)
+        if here:
+            points = tuple(e.name for e in plugin.entries[KERNELS])
+            told = f"{plugin.name} {plugin.version} offers kernels on {', '.join(points)}, which count when it is preferred: "
+            out.append((plugin, points, told + f"tripoint.plugins.prefer({plugin.name!r})"))
+    return out
+
+
 def participates(origin: Origin, row: Row, keys: tuple[Key, ...]) -> bool:
     """Whether something of that origin takes part in a call: by owning a point of it, defining the operator, being part
     of the running program, or having been preferred.
@@ -364,12 +466,33 @@ def participates(origin: Origin, row: Row, keys: tuple[Key, ...]) -> bool:
     return any(plugin.owns(k) or any(p.matches(k) for p in described) for k in keys if k.is_tensor)
 
 
+def rivals(one: Origin, other: Origin, keys: tuple[Key, ...]) -> bool:
+    """Whether two distributions provide the same point of a call, or offer kernels for it."""
+    if one.distribution == other.distribution:
+        return False
+    first, second = plugin_behind(one), plugin_behind(other)
+    if first is None or second is None:
+        return False
+    return any(k.is_tensor and first.stands_on(k) and second.stands_on(k) for k in keys)
+
+
 def preference(origin: Origin) -> int:
     """How much the user prefers that origin: 0, or more the later the preference was stated."""
     return rank(origin.distribution)
 
 
-kernels.takes_part, kernels.preference = participates, preference
+def _unread(tensor: Tensor, what: str, error: BaseException) -> NoReturn:
+    try:
+        point = kernels.find_point(tensor._key)
+        if point is None or (issubclass(type(error), TripointError) and not issubclass(type(error), PluginError)):
+            raise error
+        blame(plugin_behind(point.origin), f"{point.origin}: {what} of a tensor on {tensor._key.base}", error)
+    finally:
+        del error
+
+
+kernels.takes_part, kernels.preference, kernels.rivals = participates, preference, rivals
+tensors.unread = _unread
 
 
 def broken_provider(key: Key) -> Plugin | None:
@@ -437,7 +560,33 @@ def require(key: Key) -> Point:
     if reason is not None:
         who = f"{plugin.name} {plugin.version}" if plugin is not None else "the running program"
         raise DeviceError(f"{key.base} is provided by {who}, but cannot be used: {reason}")
+    if key.device.index is not None:
+        there = device_count(key.device.type)
+        if there is not None and key.device.index >= there:
+            name = key.device.type
+            have = (
+                f"there are {there}, from {name}:0 to {name}:{there - 1}" if there > 1 else f"there is {name}:0 alone"
+            )
+            raise DeviceError(f"there is no {key.device}; {have if there else 'there are none'}")
     return point
+
+
+def device_count(name: str) -> int | None:
+    """How many devices of a type there are, as its backend says; ``None`` where it does not. Asks the hardware.
+
+    Raises:
+        PluginError: the backend raised, or gave what is no number.
+        DeviceError: what the device says of itself.
+    """
+    point = next((p for p in kernels.points if p.pattern.device == name and p.count is not None), None)
+    if point is None or point.count is None:
+        return None
+    if callable(point.count):
+        given = guarded(point.origin, "count()", point.count)
+        if type(given) is not int or given < 0:
+            raise PluginError(f"{point.origin}: count() gives how many devices there are, not {shown(given)}")
+        point.count = given
+    return point.count
 
 
 def _there(claim: Claim) -> bool:
@@ -459,6 +608,12 @@ def _nobody(key: Key) -> TripointError:
         str(c) for p in found().values() if BACKENDS in p.loaded for claim in p.claims for c in claim if not _there(c)
     }
     have = ", ".join(sorted({str(c) for c in names} - absent)) or "none"
+    plainer = {
+        key.replace(layout=strided): "layout='strided'",
+        key.replace(dtype=key.dtype.plain): f"dtype={key.dtype.plain.name!r}",
+    }
+    near = [f"{k} ({say})" for k, say in plainer.items() if k is not key and any(c.covers(k) for c in names)]
+    have += f"; nearest: {', '.join(near)}" if near else ""
     if not key.dtype.is_plain:
         return DTypeError(f"no installed plugin provides {key}{install(key.dtype.name)}; installed points: {have}")
     return LayoutError(f"no installed plugin provides {key}{install(key.layout.name)}; installed points: {have}")

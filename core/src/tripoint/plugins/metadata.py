@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from keyword import iskeyword
 from typing import TYPE_CHECKING
 
-from tripoint.errors import PluginError, RegistrationError, said
+from tripoint.errors import PluginError, RegistrationError, cleaned, said
+from tripoint.plugins.discovery import reinstalling
 from tripoint.plugins.records import BACKENDS, GROUPS, NAMES, PROTOCOL, Claim, Plugin, normalise, protocol_of
 
 if TYPE_CHECKING:
@@ -24,18 +26,20 @@ def read(
     """
     stem, text = "?", ""
     try:
-        stem = normalise(getattr(dist, "_normalized_name", None) or dist.metadata["Name"])
+        stem = cleaned(normalise(getattr(dist, "_normalized_name", None) or dist.metadata["Name"]), 1)
         text = dist.read_text("entry_points.txt") or ""
         if stem in seen:
-            _hide(dist, seen[stem], text, hidden)
+            _hide(stem, dist, seen[stem], text, hidden)
             return None
         seen[stem] = dist
         entries = [e for e in dist.entry_points if e.group.startswith("tripoint.")] if "tripoint." in text else []
+        if not entries and "[tripoint." in text:
+            raise ValueError("entry_points.txt has a section for tripoint, and nothing in it can be read")
         return _plugin(dist, stem, entries) if entries else None
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        where = f" (in {folder_of(dist)})" if folder_of(dist) else ""
+        where = f" (in {cleaned(folder_of(dist))})" if folder_of(dist) else ""
         if "tripoint." in text:  # it seems to be one of ours
             plugin = Plugin(stem, "?")
             why = f"its metadata cannot be read: {said(error)}{where}; reinstall it"
@@ -51,13 +55,15 @@ def folder_of(dist: Distribution) -> str:
     return str(getattr(dist, "_path", ""))
 
 
-def _hide(dist: Distribution, first: Distribution, text: str, hidden: dict[str, str]) -> None:
+def _hide(name: str, dist: Distribution, first: Distribution, text: str, hidden: dict[str, str]) -> None:
     """Note that a plugin is hidden by what comes before it on the path, unless that is the same folder met again."""
     here, there = folder_of(dist), folder_of(first)
-    if "tripoint." in text and here != there:
-        hidden[f"the plugin in {here} is hidden by {there}, of the same name and before it on the path"] = (
-            "uninstall the one that is not meant, or change the order of the path"
-        )
+    if "tripoint." in text and os.path.realpath(here) != os.path.realpath(there):
+        beside = os.path.dirname(here) == os.path.dirname(there)
+        again = f"one was left half removed: pip uninstall {name}, once for each, then {reinstalling(name)}"
+        hidden[
+            f"the plugin in {cleaned(here)} is hidden by {cleaned(there)}, of the same name and before it on the path"
+        ] = again if beside else "uninstall the one that is not meant, or change the order of the path"
 
 
 def _plugin(dist: Distribution, stem: str, entries: list[EntryPoint]) -> Plugin:
@@ -103,12 +109,16 @@ def taken(name: str) -> str:
 def _headers(dist: Distribution) -> dict[str, list[str]]:
     """The headers of a distribution's metadata by name in lower case; a whole e-mail parser costs ten times as much."""
     headers: dict[str, list[str]] = {}
+    last: list[str] = []
     for line in (dist.read_text("METADATA") or dist.read_text("PKG-INFO") or "").splitlines():
         if not line.strip():
             break  # the description
         name, colon, value = line.partition(":")
-        if colon and not line[0].isspace():
-            headers.setdefault(name.lower(), []).append(value.strip())
+        if line[0].isspace() and headers:  # it goes on with the value before
+            last[-1] += f" {line.strip()}"
+        elif colon:
+            last = headers.setdefault(name.lower(), [])
+            last.append(cleaned(value.strip(), 1))
     return headers
 
 

@@ -11,7 +11,8 @@ from tripoint.errors import DeviceError, DTypeError, LayoutError, PluginError, s
 from tripoint.layouts import Layout
 from tripoint.plugins.discovery import FIRST_DTYPES, commit_lock, found, install, rank
 from tripoint.plugins.loading import attempt, guarded, load, unusable
-from tripoint.plugins.records import LAYERS, NAMES, Plugin
+from tripoint.plugins.records import BACKENDS, LAYERS, NAMES, Plugin, did_you_mean_group, protocol_of, target_of
+from tripoint.plugins.reports import whom_to_tell
 from tripoint.plugins.tables import known_devices, undisputed
 
 
@@ -33,11 +34,31 @@ def _load_axis(axis: str, name: str, table: dict[str, Any]) -> None:
 
 def _broken_axis(axis: str, name: str) -> Plugin | None:
     for plugin in found().values():
-        if plugin.state in ("broken", "blocked") and any(
-            getattr(c, axis) == name for claim in plugin.claims for c in claim
-        ):
+        claimed = any(getattr(c, axis) == name for claim in plugin.claims for c in claim)
+        # An entry point that is called so names no point, which is why its plugin is broken.
+        if plugin.state in ("broken", "blocked") and (claimed or plugin.brings(BACKENDS, name)):
             return plugin
     return None
+
+
+def _overlooked(name: str) -> str:
+    """The end of an error of an unknown name: who has it in a group of entry points that is not read, if anybody has."""
+    for plugin in found().values():
+        for group, entries in plugin.others.items():
+            for entry in entries:
+                if protocol_of(group)[1] is None and name in entry.name.replace("+", ".").split("."):
+                    return (
+                        f"; {plugin.name} {plugin.version} has {entry.name} in its entry points of {group}, which is no "
+                        f"group that is read: {did_you_mean_group(group)}"
+                    )
+    return ""
+
+
+#: how a backend brings what its entry points name.
+_BRINGS = {
+    "device": "a backend brings its own device as Device(name), and by the name alone means another plugin's",
+    "layout": "a backend brings its own layout as Layout(name)",
+}
 
 
 def _unkept(axis: str, name: str) -> None:
@@ -50,7 +71,7 @@ def _unkept(axis: str, name: str) -> None:
         if plugin.loaded and any(getattr(c, axis) == name for claim in plugin.claims for c in claim):
             raise PluginError(
                 f"the {axis} {name!r} is in the entry points of {plugin.name} {plugin.version}, which is loaded and announces "
-                f"no such {axis}; tell its authors"
+                f"no such {axis}: {_BRINGS[axis]}; {whom_to_tell(plugin)}"
             )
 
 
@@ -78,7 +99,9 @@ def find_device(value: object) -> Device:
         if plugin is not None:
             raise unusable(plugin, f"the device {name!r}")
         _unkept("device", name)
-        raise DeviceError(f"unknown device {str(value)!r}; known devices: {', '.join(device_names())}{install(name)}")
+        raise DeviceError(
+            f"unknown device {str(value)!r}; known devices: {', '.join(device_names())}{install(name)}{_overlooked(name)}"
+        )
     undisputed("device", known_devices, name)
     if not known.indexed:
         if at is not None:
@@ -115,7 +138,9 @@ def find_layout(value: object) -> Layout:
     if plugin is not None:
         raise unusable(plugin, f"the layout {value!r}")
     _unkept("layout", value)
-    raise LayoutError(f"unknown layout {value!r}; known layouts: {', '.join(layout_names())}{install(value)}")
+    raise LayoutError(
+        f"unknown layout {value!r}; known layouts: {', '.join(layout_names())}{install(value)}{_overlooked(value)}"
+    )
 
 
 def device_names() -> list[str]:
@@ -209,8 +234,11 @@ def _entry(group: str, name: str, what: str) -> Any:
     offering = [(p, e) for p in found().values() for e in p.entries.get(group, ()) if e.name == name]
     most = max((rank(p.name) for p, _ in offering), default=0)
     offering = [(p, e) for p, e in offering if rank(p.name) == most]
+    # What cannot be used leaves the name to another, as it leaves a point; the only one, or a preferred one, says why.
+    offering = [(p, e) for p, e in offering if p.state not in ("blocked", "broken")] or offering
     if not offering:
         raise KeyError(name)
+    offering = [(p, e) for p, e in offering if p.state != "blocked"] or offering[:1]
     plugin, entry = offering[0]
     if len(offering) > 1:
         raise PluginError(
@@ -221,7 +249,7 @@ def _entry(group: str, name: str, what: str) -> Any:
     if plugin.state in ("blocked", "broken"):
         raise unusable(plugin, what)
     got: list[Any] = []
-    error = attempt(plugin, group, lambda: got.append(entry.load()))
+    error = attempt(plugin, group, lambda: got.append(target_of(entry)))
     if error is not None:
         raise unusable(plugin, what, error) from error
     with commit_lock:

@@ -21,6 +21,8 @@ NAMES = f"tripoint.names.v{PROTOCOL}"
 KERNELS = f"tripoint.kernels.v{PROTOCOL}"
 LAYERS = f"tripoint.layers.v{PROTOCOL}"
 GROUPS = (BACKENDS, NAMES, KERNELS, LAYERS)
+#: the distribution of the core, and its package.
+OURS = "tripoint"
 #: entries of a traceback, such as a frame or the text of an exception, that are kept.
 _MOST_PARTS = 60
 
@@ -30,6 +32,14 @@ def protocol_of(group: str) -> tuple[str, int | None]:
     kind, dot, version = group.removeprefix("tripoint.").rpartition(".v")
     known = any(g.startswith(f"tripoint.{kind}.v") for g in GROUPS)
     return kind, int(version) if dot and known and version.isascii() and version.isdigit() else None
+
+
+def did_you_mean_group(group: str) -> str:
+    """Advice about a group of entry points that no core reads."""
+    import difflib
+
+    near = difflib.get_close_matches(group, GROUPS, 1, 0.8)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(GROUPS)}"
 
 
 class Claim:
@@ -77,6 +87,7 @@ class Plugin:
         loading: identities of the threads that are loading it.
         declared: operators of its modules, which are imported, that are taken back since the plugin is broken.
         stated: the registries of what its modules stated while they were imported.
+        halfway: its modules that were imported for a load which failed.
         error: what it raised, with its traceback, or ``None``.
         reason: why its hardware cannot be used, or ``None``; known once it is ``probed``.
     """
@@ -97,6 +108,7 @@ class Plugin:
         self.loading: list[int] = []
         self.declared: dict[str, Row] = {}
         self.stated: list[Registry] = []
+        self.halfway: set[str] = set()
         self.error: BaseException | None = None
         self.target: Any = None
         self.manager: Any = None
@@ -121,6 +133,7 @@ class Plugin:
         if not self.failed:
             self.error = None
         self.loaded.add(group)
+        self.halfway = set()
 
     def standing(self) -> tuple[str, BaseException | None, set[str], set[str]]:
         """What `succeed` changes, as it is now."""
@@ -136,9 +149,22 @@ class Plugin:
         return tuple(e.name for e in self.entries.get(BACKENDS, ()))
 
     @property
+    def modules(self) -> frozenset[str]:
+        """Modules that its entry points name."""
+        return frozenset(e.value.partition(":")[0].strip() for es in self.entries.values() for e in es)
+
+    @property
     def packages(self) -> frozenset[str]:
-        """Top-level packages that its entry points name."""
-        return frozenset(e.value.partition(":")[0].partition(".")[0] for es in self.entries.values() for e in es)
+        """Top-level packages that its entry points name; the core's belongs to nobody else, whoever names it."""
+        return frozenset(m.partition(".")[0] for m in self.modules) - ({OURS} if self.name != OURS else set())
+
+    def kinship(self, module: str) -> tuple[int, bool]:
+        """How much of a module's name one of its own has, in parts; and whether the package is called as it is."""
+        parts = module.split(".")
+        if parts[0] not in self.packages:
+            return 0, False
+        common = max(_leading(parts, own.split(".")) for own in self.modules)
+        return common, normalise(parts[0]) == self.name
 
     def wants(self, group: str) -> bool:
         """Whether its entry points of a group are there, may be loaded and have not been."""
@@ -163,6 +189,10 @@ class Plugin:
                 continue
         return False
 
+    def stands_on(self, key: Key) -> bool:
+        """Whether it provides the key's point, or kernels for it."""
+        return self.owns(key) or self.offers(key)
+
     def concerns(self, keys: Iterable[Key]) -> bool:
         """Whether each point of one of its names covers one of the keys."""
         keys = tuple(keys)
@@ -174,6 +204,29 @@ class Plugin:
 
     def __repr__(self) -> str:
         return f"<plugin {self.name} {self.version}: {self.state}>"
+
+
+def _leading(parts: list[str], others: list[str]) -> int:
+    """How many of the parts at the beginning are the same."""
+    return next(
+        (i for i, (a, b) in enumerate(zip(parts, others, strict=False)) if a != b), min(len(parts), len(others))
+    )
+
+
+def target_of(entry: EntryPoint) -> Any:
+    """The object that an entry point names; its module is imported.
+
+    Raises:
+        RegistrationError: the value is no place of an object.
+    """
+    module, _, attribute = entry.value.partition("[")[0].partition(":")
+    words = [*module.strip().split("."), *(attribute.strip().split(".") if attribute.strip() else ())]
+    if not all(word.isidentifier() for word in words):
+        raise RegistrationError(
+            f"the entry point {entry.name} has the value {entry.value!r}, which names no object; "
+            "write module:attribute, such as my_package:backend"
+        )
+    return entry.load()
 
 
 def normalise(name: str) -> str:

@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from tripoint import dtypes, kernels, layouts
+from tripoint.callables import module_of
 from tripoint.devices import Device
 from tripoint.dtypes import DType, DTypeClass
-from tripoint.errors import PluginError, RegistrationError
-from tripoint.kernels import Derivative, Kernel, Origin, Pattern, Point
+from tripoint.errors import PluginError, RegistrationError, shown
+from tripoint.kernels import Derivative, Kernel, Point
 from tripoint.layouts import Layout
-from tripoint.plugins.discovery import changed, commit_lock, found, loading_here
-from tripoint.plugins.records import BACKENDS, KERNELS, Claim, Plugin, normalise
+from tripoint.patterns import Origin, Pattern
+from tripoint.plugins.discovery import changed, commit_lock, found, is_of, loading_here
+from tripoint.plugins.records import BACKENDS, KERNELS, OURS, Claim, Plugin, normalise
 from tripoint.plugins.tables import CORE, Announced, announced, known_devices, restore, snapshot, who
-from tripoint.schema import rows
-from tripoint.tensor import Answer, Tensor, answer
+from tripoint.schema import did_you_mean, rows
+from tripoint.tensor import DeclaredAttribute, Tensor, declare_attributes
 
 T = TypeVar("T")
 
@@ -70,6 +72,11 @@ class Registry:
 
         Plugins of the group ``tripoint.kernels.v1`` add to points of others: what they say of a point does not count.
         """
+        if type(pattern) is not Pattern or not isinstance(payload, type):
+            raise RegistrationError(
+                f"{who(self.distribution)}: a point is described by a Pattern and the class of its payloads, not by "
+                f"{shown(pattern)} and {shown(payload)}"
+            )
         if self._group != KERNELS:
             origin = self.origin(payload)
             _place(origin, (payload, *hooks.values()))
@@ -83,7 +90,7 @@ class Registry:
         every: Pattern | None = None,
         args: tuple[Pattern, ...] | None = None,
         out: object = None,
-        check_first: bool = False,
+        check_first: bool | Callable[..., None] = False,
         optional: bool = False,
     ) -> None:
         """Stage a kernel; see `tripoint.kernels.Kernel`. One that is ``optional`` waits for an operator that is not known."""
@@ -106,17 +113,23 @@ class Registry:
         made.origin.distribution, made.origin.version = self.distribution, self.version
         self._derivatives.append(made)
 
+    def _claimed(self) -> list[Claim] | None:
+        """The points that the entry points of its group name; ``None`` where no entry point stands behind it."""
+        plugin = self._plugin
+        if plugin is None:
+            return None
+        if self._group == KERNELS:
+            return [Claim(part) for entry in plugin.entries.get(KERNELS, ()) for part in entry.name.split("+")]
+        return [c for claim in plugin.claims for c in claim]
+
     def _check_schemas(self) -> None:
-        owned = self._plugin is not None and self._group == BACKENDS
-        claimed = [c for claim in self._plugin.claims for c in claim] if self._plugin is not None and owned else None
+        claimed, owned = self._claimed(), self._group == BACKENDS
         for kernel in self._kernels:
             row = rows.get(kernel.operator)
             if row is None:
-                import difflib
-
-                near = difflib.get_close_matches(kernel.operator, rows, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise RegistrationError(f"{kernel.origin}: there is no operator {kernel.operator!r}{hint}")
+                raise RegistrationError(
+                    f"{kernel.origin}: there is no operator {kernel.operator!r}{did_you_mean(kernel.operator)}"
+                )
             kernels.validate(row, kernel)
         for what, staged in (("kernel", self._kernels), ("derivative", self._derivatives)):
             for made in staged:
@@ -124,20 +137,29 @@ class Registry:
                 if claimed is None or (self._plugin is not None and row.package in self._plugin.packages):
                     continue
                 patterns = [made.every] if made.every is not None else list(made.args or ())
-                if not any(_touches(c, p) for c in claimed for p in patterns if p is not None):
+                if not any(touches(c, p) for c in claimed for p in patterns if p is not None):
+                    elsewhere = (
+                        f"; where the point is another plugin's, offer it through the entry-point group {KERNELS}"
+                    )
                     raise RegistrationError(
-                        f"{made.origin}: a {what} of {made.operator} on points that {self.distribution} does not provide "
-                        f"({', '.join(str(c) for c in claimed)}); offer it through the entry-point group {KERNELS}"
+                        f"{made.origin}: a {what} of {made.operator} on {made.pattern()}, which {self.distribution} does not "
+                        f"provide: its entry points of {self._group} name {', '.join(map(str, claimed))}. See the spelling of "
+                        f"both{elsewhere * owned}"
                     )
         for point in self._points:
-            if claimed is not None and not any(_touches(c, point.pattern) for c in claimed):
+            if claimed is not None and not any(touches(c, point.pattern) for c in claimed):
                 raise RegistrationError(
-                    f"{self.distribution} describes the point {point.pattern}, which none of its entry points names"
+                    f"{self.distribution} describes the point {point.pattern}, which none of its entry points names: they "
+                    f"name {', '.join(map(str, claimed))}"
                 )
         announced_here = {name for _, name, _ in self._things()}
-        if claimed and not any(
-            announced_here & {c.device, c.layout, c.dtype} or any(_touches(c, p) for p in self._patterns())
-            for c in claimed
+        if (
+            owned
+            and claimed
+            and not any(
+                announced_here & {c.device, c.layout, c.dtype} or any(touches(c, p) for p in self._patterns())
+                for c in claimed
+            )
         ):
             raise RegistrationError(
                 f"{self.distribution} registers nothing on the points that its entry points name: "
@@ -164,7 +186,9 @@ class Registry:
                 raise RegistrationError(f"{name} is a plain dtype of the core and cannot be announced")
         places: list[Any] = [*self._layouts, *self._dtypes]
         for place in places:
-            taken = [n for n in place.attributes if type(getattr(Tensor, n, Answer(n))) is not Answer]
+            taken = [
+                n for n in place.attributes if type(getattr(Tensor, n, DeclaredAttribute(n))) is not DeclaredAttribute
+            ]
             if taken:
                 raise RegistrationError(
                     f"{who(self.distribution)}: {place!r} declares the attribute {taken[0]!r}, which "
@@ -256,19 +280,20 @@ class Registry:
                 announced.append((table, name, thing, self.distribution))
                 self._entered.append(announced[-1])
             table.setdefault(name, thing)
-        answer()  # before anybody can make such a tensor
+        declare_attributes()  # before anybody can make such a tensor
 
     def imported(self) -> bool:
         """Whether the modules that it stands for are imported; one whose import failed states everything again."""
         fns: list[Any] = [k.fn for k in self._kernels] + [p.payload for p in self._points]
         fns += [fn for d in self._derivatives for fn in d.functions.values()]
-        return all(getattr(fn, "__module__", None) in (None, *sys.modules) for fn in fns)
+        return all(module_of(fn) in (None, *sys.modules) for fn in fns)
 
 
 def _a(kind: type[T], thing: T) -> T:
-    if not isinstance(thing, kind):
+    # Not of a subclass: tables of everybody hold it, and ask it for its name, its hash and whether it equals another.
+    if type(thing) is not kind:
         name = kind.__name__
-        raise RegistrationError(f"a {name.lower()} is announced by a {name}, not {thing!r}")
+        raise RegistrationError(f"a {name.lower()} is announced by a {name} itself, not by {shown(thing)}")
     return thing
 
 
@@ -322,7 +347,8 @@ def waiting_kernels() -> list[Kernel]:
     return [k for name, entries in kernels.kernels.items() if name not in rows for k in entries]
 
 
-def _touches(claim: Claim, pattern: Pattern) -> bool:
+def touches(claim: Claim, pattern: Pattern) -> bool:
+    """Whether a point of an entry-point name may fit a pattern."""
     if type(pattern) is not Pattern:
         return False
     if claim.device != "*" and pattern.device not in ("*", claim.device):
@@ -337,8 +363,14 @@ def _touches(claim: Claim, pattern: Pattern) -> bool:
 def unregister(name: str | None) -> None:
     """Take back everything that a distribution registered (``None``: what the running program did).
 
-    Operators that its modules declared stay declared, as its modules stay imported.
+    The operators that its modules declared are gone from the tables with it, and known again when it is loaded again or
+    unblocked. Who holds the function of one may still call it; what the running program declared stays.
     """
+    take_back(name, operators=True)
+
+
+def take_back(name: str | None, *, operators: bool) -> None:
+    """As `unregister`; the operators of its modules are left where they are unless ``operators`` says so."""
     gone = normalise(name) if name else None
     plugin = found().get(gone) if gone else None
 
@@ -348,15 +380,24 @@ def unregister(name: str | None) -> None:
 
     with commit_lock:
         before, had = snapshot(), plugin.standing() if plugin is not None else None
+        theirs = plugin if operators and gone != OURS else None
+        declared = {n: row for n, row in list(rows.items()) if theirs is not None and is_of(theirs, row)}
         try:
             _take_back(of_it, lambda entry: entry[3] == gone)
+            for operator in declared:
+                rows.pop(operator, None)
             if plugin is not None and plugin.state == "loaded":
                 plugin.state, plugin.probed, plugin.reason = "found", False, None
                 plugin.loaded.clear()
+            if plugin is not None:
+                plugin.declared.update(declared)
             changed()
+            for row in declared.values():
+                row.plans.clear()
         except BaseException:  # an interrupt: whole or not at all
             if plugin is not None and had is not None:
                 plugin.put_back(had)
+            rows.update(declared)
             restore(before)
             changed()
             raise
@@ -381,4 +422,4 @@ def _take_back(made: Callable[[Any], bool], said: Callable[[Announced], bool]) -
             table.pop(name, None)
         elif table.get(name) not in others:
             table[name] = others[0]
-    answer()
+    declare_attributes()

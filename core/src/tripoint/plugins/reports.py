@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from tripoint.errors import cleaned, said, told
-from tripoint.plugins.discovery import FIRST_PARTY, found, installing
+from tripoint.plugins.discovery import FIRST_PARTY, found, installing, preferred, reinstalling
 from tripoint.plugins.records import KERNELS, LAYERS, NAMES, Plugin
 from tripoint.plugins.registry import waiting_kernels
 
@@ -38,7 +39,8 @@ def report() -> str:
     lines = []
     for plugin in _sorted():
         offers = [*plugin.provides, *(f"tripoint.{e.name}" for e in plugin.entries.get(NAMES, ()))]
-        offers += [f"kernels on {e.name} (when preferred)" for e in plugin.entries.get(KERNELS, ())]
+        chosen = "preferred" if plugin.name in preferred else "when preferred"
+        offers += [f"kernels on {e.name} ({chosen})" for e in plugin.entries.get(KERNELS, ())]
         offers += [f"the layer {e.name}" for e in plugin.entries.get(LAYERS, ())]
         offers += [f"{e.name} ({group})" for group, entries in plugin.others.items() for e in entries]
         lines.append(
@@ -67,9 +69,32 @@ def remedy(plugin: Plugin) -> str:
     missing = _missing(error)
     if missing and missing.partition(".")[0] not in plugin.packages:
         what = f"install what it imports, {missing}"
+    elif local := local_folder(plugin):
+        what = f"mend it in {local[0]}{'' if local[1] else ', and install it again'}"
     else:
-        what = f"upgrade or reinstall {plugin.name}, or tell its authors"
+        what = f"upgrade or reinstall {plugin.name} ({reinstalling(plugin.name)}), or tell its authors"
     return f"{what}; after that, tripoint.plugins.unblock({plugin.name!r}) lets it try again"
+
+
+def whom_to_tell(plugin: Plugin) -> str:
+    """What to do about a mistake in a plugin: who installed it from a folder is taken for its author."""
+    local = local_folder(plugin)
+    return f"mend it in {local[0]}" if local else f"tell the authors of {plugin.name}"
+
+
+def local_folder(plugin: Plugin) -> tuple[str, bool] | None:
+    """The folder that a plugin was installed from, and whether that is where it runs (editable); ``None``: from elsewhere."""
+    import json
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    try:
+        with open(os.path.join(plugin.folder, "direct_url.json"), encoding="utf-8") as file:
+            said = json.load(file)
+        url, editable = urlsplit(said["url"]), said["dir_info"].get("editable") is True
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # no such file, or none that is meant so
+        return None
+    return (cleaned(url2pathname(url.path), 1), editable) if url.scheme == "file" else None
 
 
 def _missing(error: BaseException) -> str:

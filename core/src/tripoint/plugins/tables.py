@@ -12,7 +12,7 @@ from tripoint import devices, dtypes, kernels, layouts
 from tripoint.devices import Device
 from tripoint.errors import AmbiguousKernelError
 from tripoint.plugins.discovery import commit_lock, found, on_change, rank
-from tripoint.tensor import answer
+from tripoint.tensor import declare_attributes
 
 #: device types announced so far, by name.
 known_devices: dict[str, Device] = {"cpu": devices.cpu}
@@ -48,7 +48,7 @@ def restore(before: Tables) -> None:
         for name in set(table) - set(had):
             del table[name]
         table.update(had)
-    answer()
+    declare_attributes()
 
 
 def who(distribution: str | None) -> str:
@@ -72,7 +72,7 @@ def settle() -> None:
             if any(other is not thing for _, _, other, _ in best):
                 open_questions.append((table, name, tuple(by for *_, by in best)))
         disputed[:] = open_questions
-        answer()
+        declare_attributes()
 
 
 on_change.append(settle)  # the first to be told: what is remembered of the old names is dropped after it

@@ -54,6 +54,15 @@ def core_requirements(requires: Iterable[str]) -> tuple[list[str], list[str]]:
     return clauses, list(dict.fromkeys(unread))
 
 
+def requirement(line: str) -> tuple[str, list[str]] | None:
+    """Name and clauses of a line of ``Requires-Dist``; ``None`` where a marker says when it holds, or where it is not read."""
+    found = _REQUIREMENT.fullmatch(line.strip())
+    if found is None or found["marker"]:
+        return None
+    clauses = ["".join(c.split()) for c in found["rest"].strip().strip("()").split(",") if c.strip()]
+    return (found["name"], clauses) if all(satisfies("0", c) is not None for c in clauses) else None
+
+
 def satisfies(version: str, clause: str) -> bool | None:
     """Whether a version fulfils one clause; ``None`` when either is not understood."""
     found = _CLAUSE.fullmatch(clause.strip())

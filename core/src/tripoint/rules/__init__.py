@@ -41,6 +41,7 @@ from tripoint.rules.shapes import bind_permutation as bind_permutation
 from tripoint.rules.shapes import bind_reshape as bind_reshape
 from tripoint.rules.shapes import bind_shape as bind_shape
 from tripoint.rules.shapes import bind_squeeze as bind_squeeze
+from tripoint.rules.shapes import bind_take as bind_take
 from tripoint.rules.shapes import broadcast as broadcast
 from tripoint.rules.shapes import broadcast_shapes as broadcast_shapes
 from tripoint.rules.shapes import check_shape as check_shape

@@ -10,9 +10,8 @@ from tripoint.dtypes import DType, DTypeClass
 from tripoint.errors import DTypeError, ScalarRangeError, shown
 
 DTypes = tuple[DType | None, ...]
-
-
-Computed = tuple[tuple[DType | None, ...], DType]
+Computed = tuple[DTypes, DType]
+Accepted = DTypeClass | tuple[DTypeClass, ...]
 
 
 class DTypeRule:
@@ -45,9 +44,6 @@ class DTypeRule:
 
     def __repr__(self) -> str:
         return f"<dtype rule {self.name}>"
-
-
-Accepted = DTypeClass | tuple[DTypeClass, ...]
 
 
 def check_number(value: bool | int | float | complex, dtype: DType) -> None:
@@ -239,6 +235,9 @@ def like_first() -> DTypeRule:
     def rule(operator: str, dtypes: DTypes, keyed: dict[str, Any]) -> Computed:
         first = dtypes[0]
         assert first is not None
+        for d in dtypes[1:]:
+            if d is not None and not dt.is_weak(d):  # a number is refused where it becomes a payload, with its value
+                check_conversion(d, first)
         rest = tuple(first if d is not None and d.gradient is not None else None for d in dtypes[1:])
         return (None, *rest), first
 

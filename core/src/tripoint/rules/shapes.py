@@ -10,10 +10,7 @@ from typing import Any
 from tripoint.errors import ArgumentError, ShapeError, SizeError, shown
 
 Shape = tuple[int, ...]
-
-
 Shapes = tuple[Any, ...]
-
 
 LARGEST = 2**63 - 1
 
@@ -208,6 +205,8 @@ def bind_optional_axis(shapes: Shapes, axis: Any, *rest: Any) -> tuple[Any, ...]
 def reduced(shapes: Shapes, *, axis: Shape, keepdims: bool, **meta: Any) -> Shape:
     """Shape rule of reductions over bound axes."""
     (shape,) = shapes
+    if not hasattr(keepdims, "__index__"):
+        raise ArgumentError(f"keepdims must be True or False, not {shown(keepdims)}")
     if keepdims:
         return tuple(1 if i in axis else s for i, s in enumerate(shape))
     return tuple(s for i, s in enumerate(shape) if i not in axis)
@@ -225,7 +224,7 @@ def reduced_nonempty(shapes: Shapes, *, axis: Shape, keepdims: bool, **meta: Any
     (shape,) = shapes
     out = reduced(shapes, axis=axis, keepdims=keepdims)
     for a in axis:
-        if shape[a] == 0 and prod(out) > 0:
+        if shape[a] == 0:
             raise ShapeError(f"the largest or smallest of nothing: axis {a} of shape {shape} has size 0")
     return out
 
@@ -374,6 +373,17 @@ def matmul(shapes: Shapes, **meta: Any) -> Shape:
         raise ShapeError(f"matmul: shapes {a} and {b} have inner sizes {a[-1]} and {inner}, which must be equal")
     stack = broadcast_shapes(a[:-2], b[:-2])
     return (*stack, *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
+
+
+def bind_take(shapes: Shapes, axis: Any) -> tuple[Any, ...]:
+    """Bind rule of take: of a tensor of one axis it need not be named."""
+    if axis is None:
+        if len(shapes[0]) != 1:
+            raise ArgumentError(
+                f"take needs axis= of a tensor of shape {shapes[0]}; only of one axis may it be left out"
+            )
+        axis = 0
+    return bind_axis(shapes, axis)
 
 
 def taken(shapes: Shapes, *, axis: int) -> Shape:

@@ -29,8 +29,8 @@ def new_backend(
 ) -> Path:
     """Write a package for a new device, or for a new layout or number format on the CPU; gives its folder.
 
-    It is complete: it builds, installs, and passes its tests, tiers 0 and 1 of the conformance kit among them, with NumPy in
-    the place of what is the author's to write.
+    It is complete: it builds, installs, and passes its tests, the conformance kit among them, with NumPy in the place of what
+    is the author's to write.
 
     Args:
         name: of the distribution, such as ``"tripoint-shed"``; the folder is called so, the module ``tripoint_shed``.

@@ -24,7 +24,10 @@ print(table["matmul", "cpu.sparse_coo.float32"].kernel)
 page = table.to_html()
 ```
 
-All tensors of a call are on the point that heads the column; positions and labels are integers, conditions bool. The names
+All tensors of a call are on the point that heads the column; positions and labels are integers, conditions bool. Optional
+operands are there, or the call without them counts. A conversion stands for one: `astype` to float32 or float64, `to` to the
+plain dtype, the strided layout or the CPU, whichever the point is not. `tripoint.asarray` and `x.tolist()` also serve points
+of plain dtypes on which `from_data` and `to_list` have no kernel, by way of strided tensors. The names
 of classes of dtypes are those of the array API standard, with `real` for integers and floats, `numeric` for these and complex
 numbers, and `plain` for all.
 """

@@ -5,18 +5,20 @@ No hardware is asked for, so that a machine without a device can tell what its p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from tripoint import kernels, plugins
 from tripoint.devices import cpu
 from tripoint.dispatcher.plan import build
-from tripoint.dispatcher.resolve import Resolution, edge, find_target, kernel_for, path, resolve
+from tripoint.dispatcher.resolve import Resolution, between, edge, find_target, kernel_for, path, resolve
 from tripoint.dtypes import DType, bool_, float32, float64, int64
 from tripoint.errors import (
     ArgumentError,
     DTypeError,
     IndexingError,
+    LayoutError,
     NoKernelError,
     PluginError,
     ShapeError,
@@ -52,7 +54,8 @@ def cell_of(row: Row, key: Key, mode: Mode) -> Cell:
     for keys, slots in _arrangements(row, key):
         cell = _settled(row, key, keys, slots, mode)
         if cell.verdict != "none":
-            return cell
+            left_out = [row.operands[s].name for k, s in zip(keys, slots, strict=True) if k is ABSENT]
+            return replace(cell, note=_joined(f"without {', '.join(left_out)}" if left_out else "", cell.note))
         first = first or cell
     assert first is not None
     return first
@@ -60,18 +63,19 @@ def cell_of(row: Row, key: Key, mode: Mode) -> Cell:
 
 def _arrangements(row: Row, key: Key) -> Iterator[tuple[tuple[Key, ...], tuple[int, ...]]]:
     """The operands' keys that stand for a point, in the order in which they are tried."""
-    for layout in dict.fromkeys((key.layout, strided)):
-        flat: list[Key] = []
-        slots: list[int] = []
-        for i, p in enumerate(row.operands):
-            dtype = OTHERS.get(p.name)
-            mine = key if dtype is None else intern(key.device, layout, dtype)
-            several = [mine, mine] if p.role == "variadic" else [ABSENT] if p.role == "optional" else [mine]
-            flat += several
-            slots += [i] * len(several)
-        yield tuple(flat), tuple(slots)
-        if not any(p.name in OTHERS for p in row.operands):
-            break
+    beside = any(p.name in OTHERS for p in row.operands)
+    optional = any(p.role == "optional" for p in row.operands)
+    for layout in (key.layout, strided) if beside and key.layout is not strided else (key.layout,):
+        for there in (True, False) if optional else (True,):
+            flat: list[Key] = []
+            slots: list[int] = []
+            for i, p in enumerate(row.operands):
+                dtype = OTHERS.get(p.name)
+                mine = key if dtype is None else intern(key.device, layout, dtype)
+                several = [mine, mine] if p.role == "variadic" else [mine if there or p.role != "optional" else ABSENT]
+                flat += several
+                slots += [i] * len(several)
+            yield tuple(flat), tuple(slots)
     if row.target and row.operands and not key.dtype.is_plain:  # the way into an opaque dtype
         yield (key.replace(dtype=key.dtype.plain),) * len(row.operands), tuple(range(len(row.operands)))
 
@@ -105,12 +109,36 @@ def _settled(row: Row, key: Key, keys: tuple[Key, ...], slots: tuple[int, ...], 
     verdict, kernel, note = _read(res)
     origin = kernel.origin if kernel is not None else None
     made = (origin.function, origin.provider, origin.where) if origin is not None else ("", "", "")
-    if not _decomposes(res):
+    if _wants_elements(row, res) and not _has_elements(key):
+        return Cell(
+            *axes, "none", note=_joined(note, f"a tensor on {key.device.type}.{key.layout.name} has no elements")
+        )
+    limit = kernel.limit if kernel is not None else ""
+    if not limit and not _decomposes(res):
         return Cell(*axes, verdict, *made, note=note)
-    end, said, taken = _walked(row, keys, slots, mode, keyed)
-    if end in ("none", "not loaded"):
-        return Cell(*axes, end, note=said, taken=taken)
-    return Cell(*axes, verdict, *made, note="; ".join(s for s in (note, said) if s), walked=end == "walked")
+    walked = _walked(row, keys, slots, mode, keyed)
+    if walked.end in ("none", "not loaded"):
+        return Cell(*axes, walked.end, note=walked.said, taken=walked.taken)
+    if limit:
+        return Cell(*axes, verdict, *made, note=note, limit=limit)
+    whole = walked.end == "walked"
+    return Cell(*axes, verdict, *made, note=_joined(note, walked.said), walked=whole, limit=walked.limit)
+
+
+def _joined(*said: str) -> str:
+    return "; ".join(s for s in said if s)
+
+
+def _wants_elements(row: Row, res: Resolution) -> bool:
+    """Whether a call reads what its first operand holds, to bring it out of the world of tensors or to another device."""
+    return row.returns != "tensor" or (
+        res.how == "convert" and res.out is not None and res.out.device != res.keys[0].device
+    )
+
+
+def _has_elements(key: Key) -> bool:
+    point = kernels.find_point(key)
+    return point is None or getattr(point.capabilities, "elements", True)
 
 
 def _read(res: Resolution) -> tuple[str, Kernel | None, str]:
@@ -155,7 +183,7 @@ def _settle(start: Resolution, values: list[Any], metas: tuple[Any, ...], keyed:
         same = first.base is target
         one = kernel_for(rows["copy"], (first.base,)) if same else edge(first.base, target, spec)
         if one is None:  # which leads by way of others
-            _refuse_loading(_between(first, target))
+            _refuse_loading(between(first.base, target))
         steps = ((one, target),) if one is not None else path(first.base, target, spec)
         start.steps, start.how = steps or (), "convert"
         start.kernel = start.steps[0][0] if len(start.steps) == 1 else None
@@ -170,22 +198,12 @@ def _settle(start: Resolution, values: list[Any], metas: tuple[Any, ...], keyed:
     return start
 
 
-def _refuse_loading(keys: tuple[Key, ...]) -> None:
+def _refuse_loading(keys: Iterable[Key]) -> None:
     """Stop where the dispatcher would load a plugin."""
     tensors = [k.base for k in keys if k.is_tensor]
     for plugin in plugins.found().values():
         if plugin.wants(plugins.BACKENDS) and plugin.concerns(tensors):
             raise _NotLoaded(f"{plugin.name}, which takes part, is not loaded")
-
-
-def _between(source: Key, target: Key) -> tuple[Key, ...]:
-    """The points that a conversion of several steps may touch."""
-    return tuple(
-        intern(device, layout, dtype)
-        for device in {source.device, target.device, cpu}
-        for layout in {source.layout, strided, target.layout}
-        for dtype in {source.dtype, source.dtype.plain, target.dtype.plain, target.dtype}
-    )
 
 
 # Walking a decomposition ---------------------------------------------------------------------------------------------
@@ -198,18 +216,25 @@ def _note(out: Explanation, res: Resolution, keyed: dict[str, Any], plan: Callab
 MANNER = Manner(_settle, _note)
 
 
-def _walked(
-    row: Row, keys: tuple[Key, ...], slots: tuple[int, ...], mode: Mode, keyed: dict[str, Any]
-) -> tuple[str, str, bool]:
-    """How the walk of a decomposition ends (``walked``, ``not walked``, ``none`` or ``not loaded``), what to say of it, and
-    whether the operator takes the dtype.
+class _Walk(NamedTuple):
+    """How the walk of a call ends (``walked``, ``not walked``, ``none`` or ``not loaded``), what to say of it, whether the
+    operator takes the dtype, and what the kernels on the way take of shapes.
     """
+
+    end: str
+    said: str
+    taken: bool = True
+    limit: str = ""
+
+
+def _walked(row: Row, keys: tuple[Key, ...], slots: tuple[int, ...], mode: Mode, keyed: dict[str, Any]) -> _Walk:
+    """The walk of a call whose kernels may refuse shapes, or of a decomposition, by sample calls one after the other."""
     unknown = [p.name for p in row.metas if p.default is REQUIRED and p.name not in METADATA]
     if unknown:
-        return "not walked", f"not walked: it depends on {', '.join(unknown)}", True
+        return _Walk("not walked", f"not walked: it depends on {', '.join(unknown)}")
     asked = {name: keyed[name] for name in row.target}
     metas = tuple({**METADATA, **asked}.get(p.name, p.default) for p in row.metas)
-    why = "no sample call is known"
+    why, limits, refusal = "no sample call is known", dict[str, None](), None
     for shape in SHAPES:
         token = current.set(mode)
         try:
@@ -219,24 +244,37 @@ def _walked(
             continue
         finally:
             current.reset(token)
+        limits |= dict.fromkeys(_limits(out))
         refused = out.error
-        if isinstance(refused, (ShapeError, ArgumentError, IndexingError)):
-            continue  # a sample call of other shapes may be one that the operator takes
+        if isinstance(refused, (ShapeError, ArgumentError, IndexingError)) or (
+            limits and isinstance(refused, LayoutError)
+        ):
+            refusal = refusal or (refused if limits else None)
+            continue  # a sample call of other shapes may be one that is taken
         if isinstance(refused, _NotLoaded):
-            return "not loaded", str(refused), True
+            return _Walk("not loaded", str(refused))
         if refused is not None:
-            return "none", _said(refused), not isinstance(refused, DTypeError)
+            return _Walk("none", _said(refused), not isinstance(refused, DTypeError))
         if not out.unknown:
-            return "walked", f"parts: {', '.join(dict.fromkeys(_parts(out)))}", True
+            return _Walk("walked", f"parts: {', '.join(dict.fromkeys(_parts(out)))}", True, "; ".join(limits))
         why = out.unknown
-    return "not walked", f"not walked: {why}", True
+    return _Walk("none", _said(refusal)) if refusal is not None else _Walk("not walked", f"not walked: {why}")
+
+
+def _limits(out: Explanation) -> Iterator[str]:
+    """What the kernels of a walk take of shapes, as text."""
+    kernel = out.resolution.kernel if out.resolution is not None else None
+    if kernel is not None and kernel.limit:
+        yield f"{out.operator}: {kernel.limit}"
+    for part in out.parts:
+        yield from _limits(part)
 
 
 def _values(row: Row, keys: tuple[Key, ...], slots: tuple[int, ...], shape: tuple[int, ...]) -> list[Any]:
     out: list[Any] = []
     for i, p in enumerate(row.operands):
         mine = [k for k, s in zip(keys, slots, strict=True) if s == i]
-        own = (2,) if p.name in OTHERS and shape else shape
+        own = (2,) if (p.name in OTHERS or p.role == "optional") and shape else shape
         made = [stand_in(k, own) if k.is_tensor else None for k in mine]
         out.append(made if p.role == "variadic" else made[0])
     return out

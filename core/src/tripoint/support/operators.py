@@ -70,12 +70,16 @@ class Operators:
         """Plain data, such as `json.dumps` takes."""
         return [asdict(entry) for entry in self._entries]
 
-    def __str__(self) -> str:
-        lines = [("operator", "kind", "form", "derivative", "defined at", "what it does")]
+    def rows(self) -> list[tuple[str, ...]]:
+        """The table as text: a row of heads, then a row for each operator."""
+        lines: list[tuple[str, ...]] = [("operator", "kind", "form", "derivative", "defined at", "what it does")]
         for e in self._entries:
             form = f"{e.form}, minimal" if e.minimal else e.form
             lines.append((e.signature, e.kind, form, e.derivative, e.where, e.doc))
-        return aligned(lines)
+        return lines
+
+    def __str__(self) -> str:
+        return aligned(self.rows())
 
     def __repr__(self) -> str:
         return str(self)

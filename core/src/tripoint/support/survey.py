@@ -9,15 +9,16 @@ from tripoint import dtypes, kernels, layouts, plugins
 from tripoint.devices import Device
 from tripoint.dtypes import CLASSES, PLAIN, DType, DTypeClass, as_dtype
 from tripoint.errors import ArgumentError, TripointError, clipped
-from tripoint.kernels import Pattern, row_of
+from tripoint.kernels import Point, row_of
 from tripoint.keys import Key, intern
 from tripoint.layouts import Layout
 from tripoint.modes import get_mode
+from tripoint.patterns import Pattern
 from tripoint.plugins import Claim, Plugin
-from tripoint.schema import Row, rows
+from tripoint.schema import Row, did_you_mean, rows
 from tripoint.support.calls import cell_of
 from tripoint.support.operators import listed
-from tripoint.support.table import Cell, Coverage, Mixed, Place
+from tripoint.support.table import Cell, Coverage, Mixed, Place, summed
 
 __all__ = ["coverage"]
 
@@ -47,11 +48,11 @@ def coverage(
         DeviceError, LayoutError, DTypeError: nothing installed provides what is named.
     """
     wanted = _Wanted(devices, layouts, dtypes)
+    if load:
+        plugins.load_all()
     for plugin in plugins.found().values():
-        if load or wanted.names(plugin):
+        if wanted.names(plugin):
             plugins.load(plugin)
-            if load:
-                plugins.probe(plugin)
     wanted.check()
     chosen = _chosen(operators)
     keys = {place.name: key for key, place in _points().items() if wanted.takes(place)}
@@ -135,10 +136,7 @@ def _chosen(operators: Any) -> list[Row]:
     for operator in given:
         row = rows.get(operator) if isinstance(operator, str) else row_of(operator)
         if row is None:
-            import difflib
-
-            near = difflib.get_close_matches(operator, rows, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else "; a plugin's operators are known once it is loaded"
+            hint = did_you_mean(operator, "; a plugin's operators are known once it is loaded")
             raise ArgumentError(f"there is no operator {operator!r}{hint}")
         out.append(row)
     return list(dict.fromkeys(out))
@@ -152,7 +150,7 @@ def _points() -> dict[Key, Place]:
     found: dict[Key, Place] = {}
     for point in kernels.points:
         for key in _covered(point.pattern):
-            if key not in found:
+            if key not in found and point.holds(key.dtype):
                 found[key] = _place(key)
     return found
 
@@ -189,7 +187,19 @@ def _place(key: Key) -> Place:
     plugin = plugins.found().get(name) if name else None
     reason = plugin.reason if plugin is not None else None
     provider = name or "the running program"
-    return Place(key.device.type, key.layout.name, key.dtype.name, provider, "loaded", clipped(reason or "", 400))
+    said = clipped(reason or "", 400)
+    offered = "; ".join(offer for _, _, offer in plugins.offers((key,)))
+    return Place(key.device.type, key.layout.name, key.dtype.name, provider, "loaded", said, _holds(point), offered)
+
+
+def _holds(point: Point | None) -> str:
+    """Which tensors of plain dtypes a backend declares, as text; empty for any."""
+    said = point.capabilities if point is not None else None
+    low, high = getattr(said, "ranks", (0, None))
+    axes = f"{low}" if low == high else f"{low} or more" if high is None else f"{low} to {high}"
+    held = [d.name for d in PLAIN.values() if point is not None and point.holds(d)]
+    some = [f"dtypes {summed(held)}"] if 0 < len(held) < len(PLAIN) else []
+    return ", ".join(some + ([f"tensors of {axes} axes"] if (low, high) != (0, None) else []))
 
 
 def _waiting() -> list[Place]:
@@ -215,7 +225,7 @@ def _mixed(row: Row, wanted: _Wanted) -> Iterable[Mixed]:
         tensors = [p for p in kernel.args or () if type(p) is Pattern]
         if len({(p.device, p.layout, str(p.dtype)) for p in tensors}) > 1 and any(_near(p, wanted) for p in tensors):
             origin = kernel.origin
-            yield Mixed(row.name, kernel.pattern(), origin.function, origin.provider, origin.where)
+            yield Mixed(row.name, kernel.pattern(), origin.function, origin.provider, origin.where, kernel.limit)
 
 
 def _near(pattern: Pattern, wanted: _Wanted) -> bool:

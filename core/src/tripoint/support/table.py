@@ -12,13 +12,30 @@ __all__ = ["VERDICTS", "Cell", "Coverage", "Mixed", "Place", "summed"]
 
 VERDICTS = ("kernel", "hooks", "decomposition", "fallback", "none", "not loaded")
 NOTHING = "–"
+#: what the words of the table mean.
+WORDS = {
+    "kernel": "one kernel computes it",
+    "hooks": "through strided tensors and back, where the layout or dtype declares that cheap",
+    "decomposition": "from other operators, which all are there",
+    "(not walked)": "only values, or metadata that nobody can guess, would tell",
+    "(by shape)": "some of the shapes that the operator takes are refused",
+    "none": "it is refused",
+    NOTHING: "the operator takes none of the dtypes; those that it does not take are not named. What a kernel refuses by "
+    "values is in no table",
+}
 
 
 @dataclass(frozen=True)
 class Place:
-    """One point: its axes, its name, the distribution that provides it, its state, and why it cannot be used, if asked.
+    """One point. A dtype that its backend declares not to hold makes none.
 
-    ``state`` is ``loaded``, or ``found``, ``blocked`` or ``broken`` for a plugin that is not.
+    Attributes:
+        device, layout, dtype: its axes; ``name`` has them in one.
+        provider: the distribution that provides it.
+        state: ``loaded``, or ``found``, ``blocked`` or ``broken`` for a plugin that is not.
+        reason: why its hardware cannot be used, if that was asked for.
+        offers: what other plugins offer here that nobody prefers; empty where none does.
+        holds: which tensors there are, as its backend declares; empty for any.
     """
 
     device: str
@@ -27,6 +44,8 @@ class Place:
     provider: str
     state: str
     reason: str = ""
+    holds: str = ""
+    offers: str = ""
 
     @property
     def name(self) -> str:
@@ -45,12 +64,15 @@ class Cell:
 
     Attributes:
         operator, device, layout, dtype: where it stands. All tensors of the call are on the point; positions and labels are
-            int64, conditions bool.
+            int64, conditions bool. An optional operand is there, or the note says that it is left out. A conversion leads to
+            one other point, which the note names.
         verdict: ``kernel``, ``hooks``, ``decomposition``, ``fallback``, ``none`` or ``not loaded``.
         kernel, provider, where: of what computes: function, distribution with version, file and line; else empty.
         note: what the verdict rests on, such as the parts of a decomposition, or why there is none.
         walked: false for a decomposition whose parts only values, or metadata that nobody can guess, would tell.
         taken: false where the operator itself takes no such dtype, so that no backend could supply it.
+        limit: which of the shapes that the operator takes the kernel takes, as it declares, or those of the parts; empty for
+            all of them. What a kernel refuses by the values that it meets no cell knows.
     """
 
     operator: str
@@ -64,17 +86,30 @@ class Cell:
     note: str = ""
     walked: bool = True
     taken: bool = True
+    limit: str = ""
+
+    @property
+    def word(self) -> str:
+        """The verdict as tables write it, with what it leaves open."""
+        return f"{self.verdict}{'' if self.walked else ' (not walked)'}{' (by shape)' if self.limit else ''}"
 
 
 @dataclass(frozen=True)
 class Mixed:
-    """A kernel whose arguments stand on different points, which no single cell shows."""
+    """A kernel whose arguments stand on different points, which no single cell shows.
+
+    Attributes:
+        operator, pattern: what it computes, and the points of its arguments.
+        kernel, provider, where: its name, the package and version, file and line.
+        limit: as of `Cell`.
+    """
 
     operator: str
     pattern: str
     kernel: str
     provider: str
     where: str
+    limit: str = ""
 
 
 @dataclass(frozen=True)
@@ -142,6 +177,7 @@ class Coverage:
                     cell.kernel,
                     cell.provider,
                     cell.where,
+                    cell.limit,
                 )
                 found.setdefault(said, []).append(cell)
         ordered = sorted(found.items(), key=lambda item: item[0][:3])
@@ -167,13 +203,19 @@ class Coverage:
 
     def to_text(self) -> str:
         """A table: a row an operator, a column a point, in each cell the verdicts and the dtypes that they hold for."""
-        lines = [("operator", *self.columns)]
-        lines += [(name, *[self.summary(name, column) for column in self.columns]) for name in self.operators]
-        out = [aligned(lines), "", *self.notes()]
+        return "\n".join(part if isinstance(part, str) else aligned(part) for part in self.parts())
+
+    def parts(self) -> list[str | list[tuple[str, ...]]]:
+        """What the text consists of: lines, and tables, whose first row holds the heads."""
+        cells = [(name, *[self.summary(name, column) for column in self.columns]) for name in self.operators]
+        out: list[str | list[tuple[str, ...]]] = [[("operator", *self.columns), *cells], "", *self.notes()]
+        if limits := self.limits():
+            out += ["", "By shape, which of them are taken:", [("operator", "point", "shapes"), *limits]]
         if self.mixed:
-            out += ["", "Kernels on several points:"]
-            out.append(aligned([(m.operator, m.pattern, f"{m.kernel}, {m.provider}, {m.where}") for m in self.mixed]))
-        return "\n".join(out)
+            said = [(m, f"{m.kernel}, {m.provider}, {m.where}") for m in self.mixed]
+            mixed = [(m.operator, m.pattern, f"{made}: {m.limit}" if m.limit else made) for m, made in said]
+            out += ["", "Kernels on several points:", [("operator", "arguments", "kernel"), *mixed]]
+        return out
 
     def to_markdown(self) -> str:
         """The same table in Markdown."""
@@ -184,11 +226,30 @@ class Coverage:
                 "| " + " | ".join([f"`{name}`", *[self.summary(name, column) for column in self.columns]]) + " |"
             )
         lines += ["", *self.notes(machine=False)]
+        if self.limits():
+            lines += [
+                "",
+                "By shape, which of them are taken:",
+                "",
+                "| operator | point | shapes |",
+                "| --- | --- | --- |",
+            ]
+            lines += [f"| `{operator}` | `{column}` | {limit} |" for operator, column, limit in self.limits()]
         if self.mixed:
-            lines += ["", "Kernels on several points:", "", "| operator | arguments | kernel | provider |"]
-            lines.append("| --- | --- | --- | --- |")
-            lines += [f"| `{m.operator}` | `{m.pattern}` | `{m.kernel}` | {m.provider} |" for m in self.mixed]
+            heads = ("operator", "arguments", "kernel", "provider", *["shapes"] * any(m.limit for m in self.mixed))
+            rows = [(f"`{m.operator}`", f"`{m.pattern}`", f"`{m.kernel}`", m.provider, m.limit) for m in self.mixed]
+            lines += ["", "Kernels on several points:", "", f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
+            lines += [f"| {' | '.join(row[: len(heads)])} |" for row in rows]
         return "\n".join(lines) + "\n"
+
+    def limits(self) -> tuple[tuple[str, str, str], ...]:
+        """Operator, column and what its cells there say of shapes, where they say something."""
+        found = {(name, column): self.groups(name, column) for name in self.operators for column in self.columns}
+        return tuple(
+            (name, column, limit)
+            for (name, column), groups in found.items()
+            for limit in dict.fromkeys(g.cell.limit for g in groups if g.cell.limit and g.cell.taken)
+        )
 
     def to_html(self) -> str:
         """One page without external files, with filters by operator, device, layout, dtype and verdict."""
@@ -201,8 +262,7 @@ class Coverage:
         words: dict[str, list[str]] = {}
         for group in self.groups(operator, column):
             if group.cell.taken:
-                walked = "" if group.cell.walked else " (not walked)"
-                words.setdefault(group.cell.verdict + walked, []).extend(group.dtypes)
+                words.setdefault(group.cell.word, []).extend(group.dtypes)
         if not words:
             return NOTHING
         if len(words) == 1:
@@ -210,13 +270,21 @@ class Coverage:
         return "; ".join(f"{verdict} {summed(dtypes)}" for verdict, dtypes in words.items())
 
     def notes(self, *, machine: bool = True) -> list[str]:
-        """What the words of the table mean; with ``machine`` also why a point cannot be used on this one."""
+        """What the words of the table mean, and what else there is to say of its points; with ``machine`` also why one cannot
+        be used on this one.
+        """
+        said = [" ".join(f"{word}: {meaning}." for word, meaning in WORDS.items())]
+        said += self.remarks(machine=machine)
+        return said
+
+    def remarks(self, *, machine: bool = True) -> list[str]:
+        """What `notes` gives behind the meaning of words."""
         said = [
-            "kernel: one kernel computes it. hooks: through strided tensors and back, where the layout or dtype declares "
-            "that cheap. decomposition: from other operators, which all are there; (not walked): only values, or metadata "
-            "that nobody can guess, would tell. none: it raises NoKernelError. Dtypes that an operator does not take are "
-            f"not named; {NOTHING}: it takes none of them."
+            f"{column}: {holds}."
+            for column, holds in dict.fromkeys((p.column, p.holds) for p in self.places if p.holds)
         ]
+        said += [f"{columns}: {names} by {provider}." for columns, provider, names in self._of_others()]
+        said += [f"{offer}." for offer in dict.fromkeys(p.offers for p in self.places if p.offers)]
         if self.fallback != "error":
             said.append(f"fallback: the policy in force, {self.fallback}, computes it elsewhere.")
         for state in ("found", "blocked", "broken"):
@@ -230,6 +298,16 @@ class Coverage:
         reasons = dict.fromkeys((p.column, p.reason) for p in self.places if p.reason and machine)
         said += [f"{column} cannot be used on this machine: {reason}." for column, reason in reasons]
         return said
+
+    def _of_others(self) -> list[tuple[str, str, str]]:
+        """Columns with kernels of other distributions than the one that provides the point: who, and of which operators."""
+        found: dict[tuple[str, str], dict[str, None]] = {}
+        for place in self.places:
+            for operator in self.operators:
+                cell = self._at[operator, place.name]
+                if cell.verdict == "kernel" and cell.taken and cell.provider.partition(" ")[0] != place.provider:
+                    found.setdefault((place.column, cell.provider), {})[operator] = None
+        return [(column, provider, ", ".join(names)) for (column, provider), names in found.items()]
 
     def __str__(self) -> str:
         return self.to_text()

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import tripoint
-from tripoint.errors import AsyncError, DeviceLostError, IndexingError
-from tripoint.plugin import Backend, Device, DType, Key, check, integral
+from tripoint.errors import ArgumentError, AsyncError, DeviceError, DeviceLostError, IndexingError
+from tripoint.plugin import Backend, Device, DType, Key, check, integral, operators
 from tripoint_vault import programs
 from tripoint_vault.machine import Array, Machine, Program, Queue, machine, running
 from tripoint_vault.minimal import DTYPES, Host, number, reduced
@@ -52,7 +52,7 @@ PROGRAMS: dict[str, Program] = {
     "tanh": np.tanh,
     "sin": np.sin,
     "cos": np.cos,
-    "relu": lambda a: np.maximum(a, a.dtype.type(0)),
+    "relu": lambda a: np.maximum(a, a.dtype.type(0)) + a.dtype.type(0),  # of -0.0 it is 0.0
     "min": lambda a, *, axis, keepdims: np.min(a, axis=axis, keepdims=keepdims),
     **{
         name: getattr(programs, name)
@@ -187,7 +187,10 @@ def _checked(backend: Backend, host: Host) -> None:
 
 
 def _chip(device: Device | str) -> Machine:
-    return machine(int(str(device).partition(":")[2] or 0))
+    kind, _, index = str(device).partition(":")
+    if kind != "vault" or not (index or "0").isdigit():
+        raise DeviceError(f"{str(device)!r} is no vault; write 'vault:0'")
+    return machine(int(index or 0))
 
 
 @contextmanager
@@ -204,6 +207,9 @@ def out_of_memory(device: Device | str = "vault:0", *, after: int = 0) -> Iterat
 @contextmanager
 def failing(operator: str, device: Device | str = "vault:0", *, at: int = 1) -> Iterator[None]:
     """Within the block the next launch of an operator, or the one numbered ``at`` from 1, fails on a vault, later."""
+    if operator not in operators():
+        raise ArgumentError(f"failing: there is no operator {operator!r}, so that it would never fail")
+    check.integer("failing", 1, at=at)
     one = _chip(device)
     one.launches_left[operator] = at
     try:

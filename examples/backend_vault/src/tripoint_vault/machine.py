@@ -9,6 +9,7 @@ program runs.
 from __future__ import annotations
 
 import mmap
+import os
 import queue
 import threading
 import weakref
@@ -126,9 +127,7 @@ class Queue:
 
     def record(self) -> Marker:
         """A marker behind what was queued so far."""
-        marker = Marker()
-        self._put(marker._passed.set)
-        return marker
+        return self._put(_nothing)
 
     def wait(self, marker: Marker) -> None:
         """Let later tasks run when the marker has passed."""
@@ -155,17 +154,27 @@ class Queue:
         if failure is not None and not failure.told:
             raise failure.error()
 
+    def abandon(self) -> None:
+        """In a child process, where the thread is not: nobody has to wait for what was queued."""
+        self._lock, self._thread = threading.RLock(), None
+        before, self._state.tasks = self._state.tasks, queue.SimpleQueue()  # whose lock the thread may have held
+        if self._state.last is not None:
+            self._state.last._passed.set()
+        while not before.empty():
+            item = before.get_nowait()
+            if item is not None:
+                item[1]._passed.set()
+
     def stop(self) -> None:
         """End the thread when it has done what was queued; it is waited for a moment."""
         self._state.end()
         if self._thread is not None:
             self._thread.join(1)
 
-    def _put(self, task: Callable[[], Any]) -> None:
+    def _put(self, task: Callable[[], Any]) -> Marker:
         with self._lock:
-            if (
-                self._thread is None or self._state.ended
-            ):  # memory in a circle with its queue asks for a marker after all
+            # Ended: memory in a circle with its queue asks for a marker after all.
+            if self._thread is None or self._state.ended:
                 name, tasks = f"queue of {self.machine.name}", self._state.tasks
                 self._thread = threading.Thread(target=_work, args=(tasks, self._thread), name=name, daemon=True)
                 self._state.ended = False
@@ -174,6 +183,11 @@ class Queue:
             done = Marker()
             self._state.last = done
             self._state.tasks.put((task, done))
+            return done
+
+
+def _nothing() -> None:
+    pass
 
 
 def _work(tasks: queue.SimpleQueue[Any], before: threading.Thread | None) -> None:
@@ -340,3 +354,15 @@ def machine(index: int) -> Machine:
 def running() -> list[Machine]:
     """The machines that were switched on."""
     return list(_machines.values())
+
+
+def _forked() -> None:
+    """In a child process the machines are the parent's: they are lost, with what was queued."""
+    for one in running():
+        one.lost = "it belongs to the process that this one was forked from (start processes by spawn instead)"
+        for work in list(one.queues):
+            work.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from tripoint.errors import AliasError, DTypeError
+import tripoint
+from tripoint.errors import AliasError, DTypeError, RegistrationError
 from tripoint.plugin import Allocator, Backend, Capabilities, Device, DType, Key, operators, queue, row_of, strided
-from tripoint_vault.machine import Array, Program, Task
+from tripoint_vault.machine import COUNT, Array, Program, Task
 from tripoint_vault.views import Buffer, Shape, chip, indexed, overlap, regrouped, row_major
 
 DTYPES = (
@@ -45,11 +46,21 @@ class Pool(Allocator):
 def describe(p: Buffer) -> dict[str, Any]:
     return {
         "dtype": p.dtype,
+        "device": p.device,
         "address": p.block.raw,
         "nbytes": p.block.nbytes,
         "strides": p.strides,
+        "offset": p.offset,
         "readonly": p.readonly,
     }
+
+
+def shape_rule(name: str) -> Callable[..., Shape]:
+    """The operator's own rule: the shape of its result from those of its operands, or a ShapeError."""
+    rule = row_of(operators()[name]).shape
+    if rule is None:
+        raise RegistrationError(f"{name} has no rule for its shape; write its kernel by hand")
+    return rule
 
 
 class Host:
@@ -67,8 +78,8 @@ class Host:
         """
         if dtype.name not in DTYPES:
             raise DTypeError(
-                f"a vault has no {dtype}: its arithmetic is 32 bits wide; it has {', '.join(DTYPES)}; "
-                "convert with .to(dtype=tripoint.float32) first"
+                f"{device} has no {dtype}; it has {', '.join(DTYPES)}: name one of them, such as dtype=tripoint.float32, "
+                "or convert with .to(dtype=tripoint.float32)"
             )
         block = self.backend.allocator(device).allocate(prod(shape) * dtype.itemsize, queue(device))
         return Buffer(block, device, dtype, shape, row_major(shape))
@@ -105,15 +116,15 @@ class Host:
         fresh: bool,
         device: Device,
     ) -> None:
-        power: Any = queue(device)
-        work = power or chip(device).default
-        if power is not None:
+        stream: Any = queue(device)  # the queue in force; None where a backend has no streams
+        if stream is not None:
             for x in reads:
-                x.block.use(power)
+                x.block.use(stream)
             if out is not None and not fresh:
-                out.block.use(power, write=True)
+                out.block.use(stream, write=True)
+        work = stream or chip(device).default
         work.submit(Task(operator, program, tuple(x.ref() for x in reads), out.ref() if out else None, fresh))
-        if power is None:  # a backend without streams is done when its calls return
+        if stream is None:  # then a call is done when it returns
             work.synchronize()
 
     def by_rule(self, name: str, program: Program, dtype: DType | None = None, like: int = -1) -> Callable[..., Buffer]:
@@ -123,8 +134,7 @@ class Host:
             dtype: of the result; unless given, that of an operand: the last one, since the core has cast them to one.
             like: which one, where they were not.
         """
-        rule = row_of(operators()[name]).shape
-        assert rule is not None
+        rule = shape_rule(name)
 
         def kernel(*operands: Any, **meta: Any) -> Buffer:
             shape = rule(tuple(_shapes(x) for x in operands), **meta)
@@ -137,8 +147,7 @@ class Host:
 
     def in_place(self, name: str, program: Program) -> Callable[[Buffer, Any], None]:
         """A kernel of an in-place form: the elements of ``program(x1, x2)`` are written into ``x1``; ``x2`` may be a number."""
-        rule = row_of(operators()[name]).shape
-        assert rule is not None
+        rule = shape_rule(name)
 
         def kernel(x1: Buffer, x2: Any) -> None:
             if x1.readonly:
@@ -179,6 +188,8 @@ def number(value: Any, dtype: DType) -> Any:
     Raises:
         DTypeError: NaN, an infinity or a complex number, in a dtype without them.
     """
+    if isinstance(value, complex) and dtype.name == "bool":
+        value = value != 0
     if isinstance(value, complex) or (isinstance(value, float) and dtype.name not in ("bool", "float16", "float32")):
         if isinstance(value, complex) or value - value != 0:
             raise DTypeError(f"{value!r} is no {dtype}; name another dtype")
@@ -224,8 +235,6 @@ def make(**powers: Any) -> Backend:
     Args:
         powers: optional ones, and what is claimed of the operators; arguments of `Backend`.
     """
-    import tripoint
-
     backend = Backend(
         Device("vault", indexed=True),
         strided,
@@ -234,6 +243,7 @@ def make(**powers: Any) -> Backend:
         aliases=overlap,
         allocator=Pool,
         current=lambda: 0,
+        count=COUNT,
         **{"capabilities": Capabilities(dtypes=DTYPES), **powers},
     )
     host = Host(backend)
@@ -257,9 +267,7 @@ def make(**powers: Any) -> Backend:
 
 def reduced(host: Host, name: str, ufunc: Any, x: Buffer, axis: Shape, keepdims: bool, target: Key) -> Buffer:
     """A reduction in the dtype of its result."""
-    rule = row_of(operators()[name]).shape
-    assert rule is not None
-    out = host.new(rule((x.shape,), axis=axis, dtype=None, keepdims=keepdims), target.dtype, x.device)
+    out = host.new(shape_rule(name)((x.shape,), axis=axis, dtype=None, keepdims=keepdims), target.dtype, x.device)
     program = partial(total, ufunc, axis=axis, keepdims=keepdims, dtype=target.dtype.name)
     return host.launch(name, program, (x,), out, True)
 

@@ -79,7 +79,7 @@ backend = Backend(
     capabilities=Capabilities(
         dtypes=("floating", "bool"),
         ranks=(4, 4),
-        lacks={"assign_": "blocks are never written; make a new tensor, or write into a strided one"},
+        lacks={"to_numpy": "blocks are no array of NumPy's; convert first, x.to(layout='strided')"},
     ),
 )
 

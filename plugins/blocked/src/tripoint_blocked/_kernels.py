@@ -23,7 +23,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tripoint_blocked._blocked import Array, Blocked, clear_pads, empty, reblock
-from tripoint_dense_cpu import window_taps
+from tripoint_dense_cpu import window_extent, window_taps
 
 Pair = tuple[int, int]
 
@@ -50,14 +50,6 @@ def _scratch(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 def _work(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype to multiply and add in."""
     return np.dtype(np.float32) if dtype.itemsize == 2 else dtype
-
-
-def _extent(size: Pair, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair) -> Pair:
-    oh, ow = (
-        (n + 2 * p - d * (k - 1) - 1) // s + 1
-        for n, k, s, p, d in zip(size, kernel, stride, padding, dilation, strict=True)
-    )
-    return oh, ow
 
 
 # Convolution ---------------------------------------------------------------------------------------------------------
@@ -184,7 +176,7 @@ def conv2d(
 ) -> Blocked:
     n, c, h, w = x.shape
     o, _, kh, kw = weight.shape
-    out = _extent((h, w), (kh, kw), stride, padding, dilation)
+    out = window_extent((h, w), (kh, kw), stride, padding, dilation)
     dtype = _work(x.data.dtype)
     how = _Columns(c, x.block, (kh, kw), groups)
     made = empty((n, o, *out), x.block, x.data.dtype)
@@ -290,7 +282,7 @@ def _maxima(x: Array, axis: int, taps: list[tuple[slice, slice]], out: int) -> A
 def _windows(x: Blocked, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Pair, Any, Any, Array]:
     """Output extent, the taps of both axes, and the largest element of each window of the buffer."""
     size = x.shape[2:]
-    out = _extent(size, kernel, stride, padding, (1, 1))
+    out = window_extent(size, kernel, stride, padding)
     rows, columns = (window_taps(size[i], kernel[i], stride[i], padding[i], out[i]) for i in (0, 1))
     with np.errstate(all="ignore"):
         top = _maxima(_maxima(x.data, 2, rows, out[0]), 3, columns, out[1])

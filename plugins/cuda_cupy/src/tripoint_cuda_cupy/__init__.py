@@ -18,10 +18,12 @@ __all__ = ["backend", "synchronize"]
 
 
 def _describe(p: Any) -> dict[str, Any]:
+    owner = p if p.base is None else p.base
     return {
         "dtype": getattr(tripoint, p.dtype.name),
-        "address": p.data.ptr,
-        "nbytes": p.nbytes,
+        "device": Device("cuda", p.device.id),
+        "address": owner.data.ptr,
+        "nbytes": owner.nbytes,
         "strides": tuple([s // p.itemsize for s in p.strides]),
         "readonly": _kernels.overlaps_itself(p),  # CuPy has no flag for it
     }
@@ -34,14 +36,15 @@ backend = Backend(
     describe=_describe,
     aliases=lambda out, x: bool(_driver.cupy().may_share_memory(out, x)),
     current=_driver.current,
+    count=_driver.count,
     streams=_driver.Lines(),
 )
 backend.probe(_driver.reason)
 backend.memory_stats(_driver.memory)
 
 _table = {name: _driver.on_device(fn) for name, fn in _kernels.table(_driver.Late()).items()}
-backend.kernels(scalars=True, **{name: _table.pop(name) for name in _kernels.WITH_SCALARS})
-backend.kernels(**_table)
+backend.kernels({name: _table.pop(name) for name in _kernels.WITH_SCALARS}, scalars=True)
+backend.kernels(_table)
 
 
 @backend.from_("cpu.strided")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tripoint_dense_cpu import window_taps
+from tripoint_dense_cpu import window_extent, window_taps
 
 Array = Any
 Pair = tuple[int, int]
@@ -22,16 +22,6 @@ _BLOCK_BYTES = 256 << 20  # images are taken in blocks whose columns need about 
 def _work(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype to multiply and add in: float32 for half precision."""
     return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind == "f" else dtype
-
-
-def _extent(size: Pair, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair) -> Pair:
-    oh, ow = (
-        (n + 2 * p - d * (k - 1) - 1) // s + 1
-        for n, k, s, p, d in zip(size, kernel, stride, padding, dilation, strict=True)
-    )
-    if oh < 1 or ow < 1:
-        raise ValueError("shapes")  # the operator's shape rule words it
-    return oh, ow
 
 
 class Windows:
@@ -51,7 +41,7 @@ class Windows:
         xp = self.xp
         n, c, h, w = x.shape
         (kh, kw), (sh, sw), (ph, pw), (dh, dw) = kernel, stride, padding, dilation
-        oh, ow = _extent((h, w), kernel, stride, padding, dilation)
+        oh, ow = window_extent((h, w), kernel, stride, padding, dilation)
         chunk = self._chunk(n, c * kh * kw * oh * ow, dtype)
         for first in range(0, n, chunk):
             last = min(n, first + chunk)
@@ -85,7 +75,7 @@ class Windows:
         o, cg, kh, kw = weight.shape
         if x.shape[1] != cg * groups or o % groups or (bias is not None and bias.shape != (o,)):
             raise ValueError("shapes")
-        oh, ow = _extent(x.shape[2:], (kh, kw), stride, padding, dilation)
+        oh, ow = window_extent(x.shape[2:], (kh, kw), stride, padding, dilation)
         dtype = _work(x.dtype)
         matrix = weight.astype(dtype).reshape(groups, o // groups, cg * kh * kw)
         out = self.xp.empty((x.shape[0], o, oh, ow), x.dtype)
@@ -159,7 +149,7 @@ class Windows:
     def _pooled(self, x: Array, kernel: Pair, stride: Pair, padding: Pair) -> tuple[list[Any], list[Any], Array]:
         """The taps of both axes, and the largest element of each window."""
         size = x.shape[2:]
-        out = _extent(size, kernel, stride, padding, (1, 1))
+        out = window_extent(size, kernel, stride, padding)
         rows, columns = (window_taps(size[i], kernel[i], stride[i], padding[i], out[i]) for i in (0, 1))
         return rows, columns, self._axis_max(self._axis_max(x, 2, rows, out[0]), 3, columns, out[1])
 

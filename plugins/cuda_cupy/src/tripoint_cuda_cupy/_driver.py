@@ -15,7 +15,7 @@ from typing import Any
 from tripoint.errors import DeviceError
 from tripoint.plugin import Device
 
-INSTALL = "pip install tripoint-cuda-cupy[cuda12x] or [cuda13x]"
+INSTALL = 'pip install "tripoint-cuda-cupy[cuda12x]", or cuda13x for CUDA 13'
 
 
 class _OfCupy(type):
@@ -95,6 +95,11 @@ def current() -> int:
         return int(module.cuda.runtime.getDevice())
     except Exception:  # no driver: the probe says so when the device is used
         return 0
+
+
+def count() -> int:
+    """How many devices CuPy can use; this asks the runtime, and so is for when a device is about to be used."""
+    return int(cupy().cuda.runtime.getDeviceCount())
 
 
 class Late:

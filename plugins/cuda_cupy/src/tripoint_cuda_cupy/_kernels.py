@@ -60,7 +60,10 @@ UNARY = {
 }
 INPLACE = ("add", "subtract", "multiply", "divide", "bitwise_and", "bitwise_or", "bitwise_xor")
 #: operators whose kernels also take a Python number in place of any one tensor.
-WITH_SCALARS = (*BINARY, *(f"{name}_" for name in INPLACE), "pow", "where", "assign", "assign_")
+WITH_SCALARS = (
+    *(name for name in BINARY if not name.startswith("logical")),  # a number becomes a bool first, 2**64 too
+    *(f"{name}_" for name in INPLACE), "pow", "where", "assign", "assign_",
+)  # fmt: skip
 
 
 def dtype_of(dtype: DType) -> np.dtype[Any]:

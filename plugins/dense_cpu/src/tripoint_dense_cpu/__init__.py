@@ -11,16 +11,19 @@ import numpy as np
 from tripoint.plugin import Backend, DType, Pattern, scalar, strided
 from tripoint_dense_cpu import _arrays
 from tripoint_dense_cpu._arrays import dtype_name, numpy_dtype
-from tripoint_dense_cpu._windows import window_taps
+from tripoint_dense_cpu._windows import window_extent, window_taps
 
-__all__ = ["backend", "number", "numpy_dtype", "window_taps"]
+__all__ = ["backend", "number", "numpy_dtype", "window_extent", "window_taps"]
 
 
 def _describe(p: Any) -> dict[str, Any]:
+    owner = p
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
     return {
         "dtype": _dtype(dtype_name(p.dtype)),
-        "address": p.__array_interface__["data"][0],
-        "nbytes": p.nbytes,
+        "address": owner.__array_interface__["data"][0],
+        "nbytes": owner.nbytes,
         "strides": tuple([s // p.itemsize for s in p.strides]),
         "readonly": not p.flags.writeable,
     }
@@ -117,14 +120,11 @@ _binary: dict[str, Callable[..., Any]] = {
     "less_equal": np.less_equal,
     "greater": np.greater,
     "greater_equal": np.greater_equal,
-    "logical_and": np.logical_and,
-    "logical_or": np.logical_or,
-    "logical_xor": np.logical_xor,
     "bitwise_and": np.bitwise_and,
     "bitwise_or": np.bitwise_or,
     "bitwise_xor": np.bitwise_xor,
 }
-backend.kernels(scalars=True, **_binary)
+backend.kernels(_binary, scalars=True)
 
 
 def _beside_bfloat16(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -143,6 +143,9 @@ for _name, _fn in _binary.items():
         backend.kernel(_name, args=_args)(_beside_bfloat16(_fn))
 
 backend.kernels(
+    logical_and=np.logical_and,  # not of Python numbers, which NumPy would first make an array of: 2**64 is none
+    logical_or=np.logical_or,
+    logical_xor=np.logical_xor,
     negative=np.negative,
     abs=np.absolute,
     sign=np.sign,
@@ -195,7 +198,7 @@ backend.kernels(
     where=silent(_arrays.where),
 )
 backend.kernels(
-    **{
+    {
         name: silent(getattr(_arrays, name))
         for name in (
             "empty", "zeros", "ones", "full", "ramp", "from_data", "astype", "copy", "to_list", "to_numpy", "to_text",

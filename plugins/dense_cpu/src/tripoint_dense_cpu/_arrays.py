@@ -144,6 +144,18 @@ def ramp(*, start: Any, step: Any, count: int, target: Key) -> Array:
     return (np.arange(count, dtype=np.float64) * step + start).astype(dtype)
 
 
+def _overlaps_itself(x: Array) -> bool:
+    """Whether elements may be one place in memory, as in what ``numpy.broadcast_arrays`` gives."""
+    if x.flags.forc or not x.flags.writeable or not x.size:
+        return False
+    reach: int = x.itemsize
+    for step, size in sorted((abs(step), size) for step, size in zip(x.strides, x.shape, strict=True) if size > 1):
+        if step < reach:
+            return True
+        reach += step * (size - 1)
+    return False
+
+
 def from_data(*, data: Any, copy: bool | None, target: Key) -> Array:
     """An array of nested sequences, numbers or a foreign array.
 
@@ -163,16 +175,21 @@ def from_data(*, data: Any, copy: bool | None, target: Key) -> Array:
         _checked(np.asarray(data), dtype)
     try:
         if isinstance(data, (list, tuple, bool, int, float, complex)):
+            if dtype.kind == "V":  # ml_dtypes reads no int of more than 64 bits
+                return np.array(data, dtype=_float64).astype(dtype)
             return np.array(data, dtype=dtype)
         out = np.array(data, dtype=dtype, copy=copy, order="C" if copy else "K", subok=False)
         if not out.flags.aligned:
             if copy is False:
                 raise ValueError("memory that is not aligned")
             out = out.copy()
+        if _overlaps_itself(out):  # a write would meet an element several times
+            out = out.view()
+            out.flags.writeable = False
         return out
     except OverflowError as error:
         raise ScalarRangeError(f"asarray: {error}; name a wider dtype") from None
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RuntimeError, BufferError) as error:  # of the array's own library too
         if copy is False:
             what = getattr(data, "dtype", type(data).__name__)
             raise AliasError(
@@ -355,11 +372,22 @@ def pow(x1: Any, x2: Any) -> Any:
         if x2 == 3:
             return x1 * x1 * x1
     try:
-        return np.power(x1, x2)
+        out = np.power(x1, x2)
     except ValueError:
         np.broadcast(x1, x2)  # raises where the shapes do not go together, which the operator's rule words
-        check.exponent("pow", x2=int(np.min(x2)) if np.size(x2) else None)
+        _check_exponent(x2)
         raise
+    if not out.size and out.dtype.kind in "iu":  # NumPy has looked at no exponent
+        _check_exponent(x2)
+    if out.dtype.kind == "f" and (half := x2 == 0.5) is not False and np.any(half):
+        # For one exponent NumPy takes the square root, which is NaN of minus infinity, and -0.0 of -0.0.
+        out = np.asarray(out)
+        np.copyto(out, np.abs(x1), where=half & ((x1 == 0) | (x1 == -np.inf)))
+    return out
+
+
+def _check_exponent(x2: Any) -> None:
+    check.exponent("pow", x2=int(np.min(x2)) if np.size(x2) else None)
 
 
 def multiply_back(g: Array, slope: Array) -> Array:
@@ -420,19 +448,20 @@ def relu_back(g: Array, x: Array) -> Array:
 _LONG = 4096
 
 
-def _long_sum(x: Array, axis: Shape, keepdims: bool) -> Any:
-    """Sum over leading axes in blocks: NumPy adds row to row there, and float32 stops counting at 2**24."""
-    first = axis[0]
-    starts = np.arange(0, x.shape[first], _LONG // 4)
-    parts = np.add.reduceat(x, starts, axis=first)
-    return sum_blocks(parts, axis, keepdims)
+def _one_by_one(x: Array, axis: Shape) -> bool:
+    """Whether many elements may be added one by one, so that float32 stops counting at 2**24.
 
-
-def sum_blocks(parts: Array, axis: Shape, keepdims: bool) -> Any:
-    """The sum of partial sums."""
-    if parts.shape[axis[0]] > _LONG:
-        return _long_sum(parts, axis, keepdims)
-    return np.add.reduce(parts, axis, None, None, keepdims)
+    NumPy adds in pairs along memory alone: over the last axes of an array without gaps, or all of them.
+    """
+    if x.size <= _LONG or (len(axis) == x.ndim and x.flags.f_contiguous):
+        return False
+    together, count = x.flags.c_contiguous, 1
+    for a in range(x.ndim - 1, -1, -1):
+        if a not in axis:
+            together = together and x.shape[a] == 1
+        elif not together:
+            count *= x.shape[a]
+    return count > _LONG
 
 
 _SHORT = 64
@@ -441,22 +470,21 @@ _first = (0,)
 
 
 def sum(x: Array, *, axis: Shape, keepdims: bool, target: Key) -> Any:
-    """Sum in the result's dtype; half precision is accumulated in float32."""
+    """Sum in the result's dtype; what is rounded on the way, or added one by one, is accumulated in 64 bits."""
     dtype = x.dtype
     if axis and (dtype is _float32 or dtype is _float64) and _by_name[target.dtype.name] is dtype:
         if axis == _first and (count := x.shape[0]) <= _SHORT and not keepdims and x.ndim <= 2:
-            return (_ones32 if dtype is _float32 else _ones64)[:count].dot(
-                x
-            )  # a third of what a reduction takes to begin
-        if x.shape[axis[0]] > _LONG and axis[-1] != x.ndim - 1:
-            return _long_sum(x, axis, keepdims)
-        return np.add.reduce(x, axis, out=..., keepdims=keepdims)
+            ones = _ones32 if dtype is _float32 else _ones64
+            return ones[:count].dot(x)  # a third of what a reduction takes to begin
+        if x.size <= _LONG or dtype is _float64 or not _one_by_one(x, axis):
+            return np.add.reduce(x, axis, out=..., keepdims=keepdims)
     dtype = numpy_dtype(target.dtype)
-    if dtype.itemsize == 2 and dtype.kind in "fV":
-        return np.add.reduce(x, axis=axis, dtype=np.float32, keepdims=keepdims).astype(dtype)
     if not axis:
         return x.astype(dtype)
-    return np.add.reduce(x, axis, dtype, None, keepdims)
+    wide = _wider(dtype)
+    if wide is dtype or (x.dtype == dtype and dtype.kind == "c" and not _one_by_one(x, axis)):
+        return np.add.reduce(x, axis, dtype, None, keepdims)
+    return np.add.reduce(x, axis, wide, None, keepdims).astype(dtype)
 
 
 def sum_leading(x: Array, *, shape: Shape, target: Key) -> Any:
@@ -477,29 +505,14 @@ def prod(x: Array, *, axis: Shape, keepdims: bool, target: Key) -> Any:
     return np.multiply.reduce(x, axis=axis, dtype=dtype, keepdims=keepdims)
 
 
-def _nothing(x: Array, axis: Any, keepdims: bool, dtype: np.dtype[Any]) -> Array:
-    """The result of reducing an array without elements, which is empty too or else refused by the operator's rule."""
-    axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
-    kept = [1 if i in axes else s for i, s in enumerate(x.shape) if keepdims or i not in axes]
-    if 0 not in kept:
-        raise ValueError("nothing to choose from")  # the operator's shape rule words it
-    return np.empty(kept, dtype)
-
-
-def _extreme(ufunc: Any, x: Array, axis: Shape, keepdims: bool) -> Any:
-    if not x.size and axis:
-        return _nothing(x, axis, keepdims, x.dtype)
-    return ufunc.reduce(x, axis=axis, keepdims=keepdims)
-
-
 def max(x: Array, *, axis: Shape, keepdims: bool) -> Any:
     """Largest element."""
-    return _extreme(np.maximum, x, axis, keepdims)
+    return np.maximum.reduce(x, axis=axis, keepdims=keepdims)
 
 
 def min(x: Array, *, axis: Shape, keepdims: bool) -> Any:
     """Smallest element."""
-    return _extreme(np.minimum, x, axis, keepdims)
+    return np.minimum.reduce(x, axis=axis, keepdims=keepdims)
 
 
 def all(x: Array, *, axis: Shape, keepdims: bool) -> Any:
@@ -514,15 +527,11 @@ def any(x: Array, *, axis: Shape, keepdims: bool) -> Any:
 
 def argmax(x: Array, *, axis: int | None, keepdims: bool) -> Any:
     """Position of the first largest element; the first NaN wins."""
-    if not x.size:
-        return _nothing(x, axis, keepdims, np.dtype(np.int64))
     return np.asarray(x.argmax(axis, keepdims=keepdims), dtype=np.int64)
 
 
 def argmin(x: Array, *, axis: int | None, keepdims: bool) -> Any:
     """Position of the first smallest element; the first NaN wins."""
-    if not x.size:
-        return _nothing(x, axis, keepdims, np.dtype(np.int64))
     return np.asarray(x.argmin(axis, keepdims=keepdims), dtype=np.int64)
 
 
@@ -533,6 +542,8 @@ def matmul(x1: Array, x2: Array) -> Any:
     """Matrix product; half precision is accumulated in float32."""
     if x1.ndim == 2 and x2.ndim == 2 and x1.itemsize != 2:
         return x1.dot(x2)  # much less to begin with than np.matmul
+    if x1.shape[-1:] > (_LONG,):  # of other memory NumPy adds products one by one
+        x1, x2 = np.ascontiguousarray(x1), np.ascontiguousarray(x2)
     if _wide(x1):
         return np.matmul(x1.astype(np.float32), x2.astype(np.float32)).astype(x1.dtype)
     return np.matmul(x1, x2)
@@ -550,6 +561,8 @@ def _kept_sum(x: Array, axis: int) -> Array:
     if x.ndim == 2 and x.shape[axis] <= _SHORT and (dtype is _float32 or dtype is _float64):
         ones = (_ones32 if dtype is _float32 else _ones64)[: x.shape[axis]]
         return x.dot(ones)[:, None] if axis else ones.dot(x)[None]
+    if dtype is _float32 and _one_by_one(x, (axis,)):
+        return np.add.reduce(x, axis, _float64, keepdims=True).astype(dtype)
     return np.add.reduce(x, axis, out=..., keepdims=True)
 
 

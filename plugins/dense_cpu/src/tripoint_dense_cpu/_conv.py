@@ -1,6 +1,6 @@
 """Convolution and max pooling on NumPy arrays: forward kernels and their linear maps.
 
-Everything here is a plain function over arrays and already normalised tuples; nothing imports the framework.
+Everything here is a plain function over arrays and already normalised tuples; nothing imports the core.
 
 Notation: ``N`` batch, ``C`` input channels, ``O`` output channels, ``G`` groups, ``(kh, kw)`` kernel, ``(sh, sw)``
 stride, ``(ph, pw)`` padding, ``(dh, dw)`` dilation, ``(H, W)`` input and ``(OH, OW)`` output extent, with
@@ -26,10 +26,11 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import DTypeLike, NDArray
 
+from tripoint_dense_cpu._windows import Pair, window_extent, window_taps
+
 __all__ = ["conv2d", "conv2d_input", "conv2d_weight", "max_pool2d", "max_pool2d_input", "max_pool2d_tangent"]
 
 Array = NDArray[Any]
-Pair = tuple[int, int]
 
 _BLOCK_BYTES = 2 << 20  # aim for column matrices of about this size, so that they stay in cache
 _KEEP_BYTES = 8 << 20  # a thread keeps a scratch buffer up to this size; larger ones are freed after use
@@ -58,16 +59,6 @@ def _working_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind in "fV" else dtype
 
 
-def _out_extent(extent: Pair, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair) -> Pair:
-    oh, ow = (
-        (n + 2 * p - d * (k - 1) - 1) // s + 1
-        for n, k, s, p, d in zip(extent, kernel, stride, padding, dilation, strict=True)
-    )
-    if oh < 1 or ow < 1:
-        raise ValueError(f"a {kernel} kernel (dilation {dilation}) exceeds an input of {extent} with padding {padding}")
-    return oh, ow
-
-
 def _conv_extent(
     x_shape: tuple[int, ...], w_shape: tuple[int, ...], stride: Pair, padding: Pair, dilation: Pair, groups: int
 ) -> Pair:
@@ -75,7 +66,7 @@ def _conv_extent(
     if x_shape[1] != w_shape[1] * groups or w_shape[0] % groups:
         raise ValueError(f"weight {w_shape} does not fit input {x_shape} in {groups} groups")
     extent, kernel = (x_shape[2], x_shape[3]), (w_shape[2], w_shape[3])
-    return _out_extent(extent, kernel, stride, padding, dilation)
+    return window_extent(extent, kernel, stride, padding, dilation)
 
 
 def _weight_matrix(weight: Array, groups: int, channels_last: bool, dtype: np.dtype[Any]) -> Array:
@@ -270,23 +261,6 @@ def conv2d_weight(
         return np.ascontiguousarray(ordered, g.dtype)
 
 
-def _taps(length: int, kernel: int, stride: int, padding: int, out: int) -> list[tuple[slice, slice]]:
-    """For each kernel position of one axis, the outputs that see a real input there and the inputs that they see."""
-    pairs = []
-    for a in range(kernel):
-        first = max(0, -((a - padding) // stride))  # the smallest i with i * stride + a - padding >= 0
-        last = min(out, (length - 1 - a + padding) // stride + 1)
-        start = first * stride + a - padding
-        count = max(0, last - first)
-        pairs.append(
-            (
-                slice(first, first + count),
-                slice(start, start + max(0, (count - 1) * stride + 1), stride) if count else slice(0, 0),
-            )
-        )
-    return pairs
-
-
 def _lowest(dtype: np.dtype[Any]) -> Any:
     if dtype.kind in "fV":
         return dtype.type(-np.inf)
@@ -310,9 +284,9 @@ def _axis_max(x: Array, axis: int, taps: list[tuple[slice, slice]], out: int) ->
 
 
 def _pool_taps(x: Array, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Pair, list[Any], list[Any]]:
-    out = _out_extent((x.shape[2], x.shape[3]), kernel, stride, padding, (1, 1))
-    rows = _taps(x.shape[2], kernel[0], stride[0], padding[0], out[0])
-    return out, rows, _taps(x.shape[3], kernel[1], stride[1], padding[1], out[1])
+    out = window_extent((x.shape[2], x.shape[3]), kernel, stride, padding)
+    rows = window_taps(x.shape[2], kernel[0], stride[0], padding[0], out[0])
+    return out, rows, window_taps(x.shape[3], kernel[1], stride[1], padding[1], out[1])
 
 
 def max_pool2d(x: Array, *, kernel_size: Pair, stride: Pair, padding: Pair) -> Array:

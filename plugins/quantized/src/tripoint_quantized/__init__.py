@@ -41,10 +41,9 @@ def affine(scale: Any, zero_point: Any = 0, dtype: DType = qint8, axis: int | No
 
 
 def _describe(q: Quantized) -> dict[str, Any]:
-    said = q.quantizer.dtype
     array = q.ints
     return {
-        "dtype": said,
+        "dtype": q.quantizer.dtype,
         "address": array.__array_interface__["data"][0],
         "nbytes": array.nbytes,
         "strides": array.strides,  # one byte an element

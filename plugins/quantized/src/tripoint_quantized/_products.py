@@ -11,6 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tripoint.errors import DTypeError
+from tripoint_dense_cpu import window_extent
 from tripoint_quantized._affine import Affine, Array
 from tripoint_quantized._dtypes import qint8
 from tripoint_quantized._kernels import Quantized, dequantize, permute_dims, quantize
@@ -166,8 +167,7 @@ def conv2d(
     _outputs("conv2d", weight)
     images, own = activations(x), weight.quantizer
     (n, _, h, w), (o, cg, kh, kw) = x.shape, weight.shape
-    oh = (h + 2 * padding[0] - dilation[0] * (kh - 1) - 1) // stride[0] + 1
-    ow = (w + 2 * padding[1] - dilation[1] * (kw - 1) - 1) // stride[1] + 1
+    oh, ow = window_extent((h, w), (kh, kw), stride, padding, dilation)
     rows, k, pixels = o // groups, cg * kh * kw, oh * ow
     matrix = weight.ints.reshape(groups, rows, k)
     # One number each, or one per output as a column beside the matrix.

@@ -90,10 +90,6 @@ backend.kernels(
     astype=_kernels.astype,
     copy=_kernels.copy,
     to_text=_kernels.to_text,
-    add=_kernels.add_sparse,
-    subtract=_kernels.subtract_sparse,
-    multiply=_kernels.multiply_sparse,
-    matmul=_products.matmul_sparse,
     negative=_kernels.negative,
     permute_dims=_kernels.permute_dims,
     getitem=_indexing.getitem,
@@ -108,14 +104,21 @@ backend.kernel("min", out=strided, check_first=True)(_kernels.extreme(np.minimum
 
 _SPARSE_DENSE: tuple[Any, ...] = (sparse_coo, strided)
 _DENSE_SPARSE: tuple[Any, ...] = (strided, sparse_coo)
+_LIMITS: dict[str, tuple[Any, ...]] = {  # of both operands sparse, the first, the second
+    "matmul": (_products.two_axes(0, 1), _products.two_axes(0), _products.two_axes(1)),
+    "multiply": (_kernels.equal_shapes("multiply"), _kernels.sparse_result(0), _kernels.sparse_result(1)),
+    **{n: (_kernels.equal_shapes(n), *(_kernels.strided_result(n, i) for i in (0, 1))) for n in ("add", "subtract")},
+}
 for _name, _room, _out in (
     ("matmul", _products, strided),
     ("add", _kernels, strided),
     ("subtract", _kernels, strided),
     ("multiply", _kernels, sparse_coo),
 ):
-    backend.kernel(_name, args=_SPARSE_DENSE, out=_out)(getattr(_room, f"{_name}_sparse_dense"))
-    backend.kernel(_name, args=_DENSE_SPARSE, out=_out)(getattr(_room, f"{_name}_dense_sparse"))
+    _both, _first, _second = _LIMITS[_name]
+    backend.kernel(_name, check_first=_both)(getattr(_room, f"{_name}_sparse"))
+    backend.kernel(_name, args=_SPARSE_DENSE, out=_out, check_first=_first)(getattr(_room, f"{_name}_sparse_dense"))
+    backend.kernel(_name, args=_DENSE_SPARSE, out=_out, check_first=_second)(getattr(_room, f"{_name}_dense_sparse"))
 backend.kernel("take", args=_SPARSE_DENSE, out=sparse_coo)(_indexing.take)
 backend.kernel("take_back", args=_SPARSE_DENSE, out=sparse_coo)(_indexing.take_back)
 backend.kernel("multiply", args=(sparse_coo, scalar))(_kernels.multiply_sparse_scalar)

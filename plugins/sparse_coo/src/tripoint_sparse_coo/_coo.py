@@ -115,7 +115,8 @@ def runs(indices: Array) -> tuple[Array, Array]:
     return order, np.flatnonzero(first)
 
 
-def _is_half(dtype: np.dtype[Any]) -> bool:
+def is_half(dtype: np.dtype[Any]) -> bool:
+    """Whether sums are accumulated in a wider dtype: float16 and bfloat16."""
     return dtype.itemsize == 2 and dtype.kind in "fV"
 
 
@@ -125,7 +126,7 @@ def sum_groups(values: Array, starts: Array) -> Array:
     ``add.at`` and SciPy's conversions add one by one, so float32 stops counting at 2**24; ``reduceat`` does not.
     """
     with np.errstate(all="ignore"):
-        if _is_half(values.dtype):
+        if is_half(values.dtype):
             return np.add.reduceat(values.astype(np.float32), starts, dtype=np.float32).astype(values.dtype)
         return np.add.reduceat(values, starts, dtype=values.dtype)
 

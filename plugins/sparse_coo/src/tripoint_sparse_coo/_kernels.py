@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import tripoint as tp
-from tripoint.errors import DTypeError, LayoutError, ShapeError, SizeError
-from tripoint.plugin import DType, Key, Row, Tensor, key, payload, strided, wrap
+from tripoint.errors import DTypeError, LayoutError, ShapeError, SizeError, sized
+from tripoint.plugin import DType, Key, Row, Tensor, key, payload, rules, strided, wrap
 from tripoint_dense_cpu import number, numpy_dtype
 from tripoint_sparse_coo._coo import (
     COO,
@@ -25,6 +25,8 @@ from tripoint_sparse_coo._coo import (
     runs,
     same_pattern,
 )
+
+Check = Callable[..., None]
 
 # Conversion ----------------------------------------------------------------------------------------------------------
 
@@ -120,16 +122,7 @@ def align(g: COO, pattern: COO) -> COO:
 
 
 def multiply_sparse_dense(x1: COO, x2: Array) -> COO:
-    """The pattern of the sparse operand with its values multiplied; what is not stored stays zero.
-
-    Raises:
-        LayoutError: the strided operand would enlarge the result beyond the sparse operand's shape.
-    """
-    if (shape := _broadcast(x1.shape, x2.shape)) != x1.shape:
-        raise LayoutError(
-            f"multiply: a sparse operand of shape {x1.shape} and a strided one of shape {x2.shape} broadcast to {shape}; "
-            "the result must have the sparse operand's shape, so convert it first: x.to(layout='strided')"
-        )
+    """The pattern of the sparse operand with its values multiplied; what is not stored stays zero."""
     return x1.with_values(apply(np.multiply, x1.values, read_at(x2, x1.indices)))
 
 
@@ -150,7 +143,6 @@ def multiply_scalar_sparse(x1: Any, x2: COO) -> COO:
 
 def multiply_sparse(x1: COO, x2: COO) -> COO:
     """Products where both operands store something."""
-    _same_shape("multiply", x1.shape, x2.shape)
     x1, x2 = coalesce(x1), coalesce(x2)
     if same_pattern(x1, x2):
         return x1.with_values(apply(np.multiply, x1.values, x2.values))
@@ -160,25 +152,53 @@ def multiply_sparse(x1: COO, x2: COO) -> COO:
     return COO(x1.shape, x1.indices[:, found], values, True)
 
 
-def _broadcast(a: Shape, b: Shape) -> Shape:
-    """The shape that both broadcast to; NumPy's function refuses shapes of more than 2**63 elements."""
-    count = max(len(a), len(b))
-    out = []
-    for s, t in zip((1,) * (count - len(a)) + a, (1,) * (count - len(b)) + b, strict=True):
-        if s != t and 1 not in (s, t):
-            raise ShapeError(f"shapes {a} and {b} do not broadcast: sizes {s} and {t} of one axis must be equal or 1")
-        out.append(t if s == 1 else s)
-    return tuple(out)
+def equal_shapes(operator: str) -> Check:
+    """What kernels of two sparse operands take."""
+
+    def check(shapes: Any) -> None:
+        """Sparse operands of equal shapes; they are not broadcast."""
+        if shapes[0] != shapes[1]:
+            raise ShapeError(
+                f"{operator}: sparse operands must have equal shapes, not {shapes[0]} and {shapes[1]}; they are not "
+                "broadcast, so convert first: x.to(layout='strided')"
+            )
+
+    return check
 
 
-def _same_shape(name: str, a: Shape, b: Shape) -> None:
-    if a != b:
-        raise ShapeError(f"{name}: sparse operands must have equal shapes, not {a} and {b}; they are not broadcast")
+def sparse_result(sparse: int) -> Check:
+    """What kernels take that multiply a sparse operand, the first or the second, with a strided one."""
+
+    def check(shapes: Any) -> None:
+        """A strided operand that broadcasts to the sparse one's shape."""
+        have, other, shape = shapes[sparse], shapes[1 - sparse], rules.broadcast_shapes(*shapes)
+        if shape != have:
+            raise LayoutError(
+                f"multiply: a sparse operand of shape {have} and a strided one of shape {other} broadcast to {shape}; "
+                "the result must have the sparse operand's shape, so convert it first: x.to(layout='strided')"
+            )
+
+    return check
 
 
-def _merge(name: str, x1: COO, x2: COO, ufunc: Any) -> COO:
+def strided_result(operator: str, sparse: int) -> Check:
+    """What kernels take that add a strided operand to a sparse one, the first or the second."""
+
+    def check(shapes: Any, *, target: Key) -> None:
+        """A strided operand of the result's shape; a smaller one, or a number, would make a result that is dense."""
+        have, other, shape = shapes[sparse], shapes[1 - sparse], rules.broadcast_shapes(*shapes)
+        if other != shape:  # which would cost memory that nobody has yet
+            beside = f"a strided one of shape {other}" if other else "a number"
+            raise LayoutError(
+                f"{operator}: a sparse operand of shape {have} and {beside} give a strided result of shape {shape}, which "
+                f"needs {sized(math.prod(shape) * target.dtype.itemsize)}; to allow it convert first: x.to(layout='strided')"
+            )
+
+    return check
+
+
+def _merge(x1: COO, x2: COO, ufunc: Any) -> COO:
     """Union of both patterns; a stored zero stays stored, and so does a sum that comes to zero."""
-    _same_shape(name, x1.shape, x2.shape)
     x1, x2 = coalesce(x1), coalesce(x2)
     if same_pattern(x1, x2):
         return x1.with_values(apply(ufunc, x1.values, x2.values))
@@ -189,56 +209,32 @@ def _merge(name: str, x1: COO, x2: COO, ufunc: Any) -> COO:
 
 def add_sparse(x1: COO, x2: COO) -> COO:
     """Sum on the union of both patterns."""
-    return _merge("add", x1, x2, np.add)
+    return _merge(x1, x2, np.add)
 
 
 def subtract_sparse(x1: COO, x2: COO) -> COO:
     """Difference on the union of both patterns."""
-    return _merge("subtract", x1, x2, np.subtract)
-
-
-def _densified(name: str, x: COO, other: Array) -> Array:
-    """The sparse operand of a sum as a strided array, which the result is as well.
-
-    Raises:
-        LayoutError: the strided operand is smaller than the result, which would then cost memory nobody has yet.
-    """
-    shape = _broadcast(x.shape, other.shape)
-    if other.shape != shape:
-        size = math.prod(shape) * other.itemsize
-        raise LayoutError(
-            f"{name}: a sparse operand of shape {x.shape} and a strided one of shape {other.shape} give a strided result "
-            f"of shape {shape}, which needs {_bytes(size)}; to allow it convert first: x.to(layout='strided')"
-        )
-    return densify(x)
-
-
-def _bytes(count: float) -> str:
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            break
-        count, unit = count / 1024, "TiB"
-    return f"{count:.3g} {unit}"
+    return _merge(x1, x2, np.subtract)
 
 
 def add_sparse_dense(x1: COO, x2: Array) -> Any:
     """Strided sum."""
-    return apply(np.add, _densified("add", x1, x2), x2)
+    return apply(np.add, densify(x1), x2)
 
 
 def add_dense_sparse(x1: Array, x2: COO) -> Any:
     """Strided sum."""
-    return apply(np.add, x1, _densified("add", x2, x1))
+    return apply(np.add, x1, densify(x2))
 
 
 def subtract_sparse_dense(x1: COO, x2: Array) -> Any:
     """Strided difference."""
-    return apply(np.subtract, _densified("subtract", x1, x2), x2)
+    return apply(np.subtract, densify(x1), x2)
 
 
 def subtract_dense_sparse(x1: Array, x2: COO) -> Any:
     """Strided difference."""
-    return apply(np.subtract, x1, _densified("subtract", x2, x1))
+    return apply(np.subtract, x1, densify(x2))
 
 
 def negative(x: COO) -> COO:
@@ -251,7 +247,7 @@ def on_stored(row: Row) -> Callable[[COO], COO] | None:
 
     It calls the operator on the stored values as a strided tensor: whatever is elementwise and computes there computes here.
     """
-    if not row.zero_preserving or row.kind != "elementwise" or len(row.params) != 1 or row.name == "negative":
+    if not row.zero_preserving or row.kind != "elementwise" or len(row.params) != 1:
         return None
 
     def kernel(x: COO) -> COO:

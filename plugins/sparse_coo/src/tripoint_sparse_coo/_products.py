@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from tripoint.errors import ShapeError
-from tripoint_sparse_coo._coo import COO, Array, Shape, apply, check_positions, coalesce
+from tripoint_sparse_coo._coo import COO, Array, apply, check_positions, coalesce, is_half
 from tripoint_sparse_coo._kernels import align
 
 #: elements of one block of a sampled product; both gathered blocks fit the second-level cache.
@@ -17,20 +18,16 @@ BLOCK = 1 << 16
 LONG = 1024
 
 
-def _half(dtype: np.dtype[Any]) -> bool:
-    return dtype.itemsize == 2 and dtype.kind in "fV"
-
-
 def _work(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype that products and short sums are made in."""
-    return np.dtype(np.float32) if _half(dtype) else dtype
+    return np.dtype(np.float32) if is_half(dtype) else dtype
 
 
 def _total(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype that pieces of a sum are added in."""
     if dtype.kind == "c":
         return np.dtype(np.complex128)
-    return np.dtype(np.float64) if dtype.kind == "f" or _half(dtype) else dtype
+    return np.dtype(np.float64) if dtype.kind == "f" or is_half(dtype) else dtype
 
 
 def _most(indices: Array) -> int:
@@ -38,15 +35,31 @@ def _most(indices: Array) -> int:
     return int(np.bincount(indices).max(initial=0))
 
 
+def two_axes(*sparse: int) -> Callable[[Any], None]:
+    """What kernels of matmul take, of which these operands are sparse."""
+
+    def check(shapes: Any) -> None:
+        """Sparse matrices of two axes, and strided operands of one or two."""
+        for i, shape in enumerate(shapes):
+            if i in sparse and len(shape) != 2:
+                raise ShapeError(
+                    f"matmul takes a sparse matrix of two axes, not shape {shape}; convert first: x.to(layout='strided')"
+                )
+            if len(shape) > 2:
+                raise ShapeError(
+                    f"matmul of a sparse matrix {shapes[1 - i]} takes a strided vector or matrix, not shape {shape}; convert "
+                    "the sparse matrix first: x.to(layout='strided')"
+                )
+
+    return check
+
+
 def _checked(x: COO) -> COO:
     """A matrix in canonical form whose positions may be handed to compiled code.
 
     Raises:
-        ShapeError: not two axes.
         IndexingError: a position outside of the shape, with which that code would leave the memory of its operands.
     """
-    if len(x.shape) != 2:
-        raise ShapeError(f"matmul takes a sparse matrix of two axes, not shape {x.shape}")
     check_positions(x.indices, x.shape)
     return coalesce(x)
 
@@ -56,12 +69,6 @@ def compressed(x: COO, dtype: np.dtype[Any]) -> csr_array:
     starts = np.zeros(x.shape[0] + 1, np.int64)
     np.cumsum(np.bincount(x.indices[0], minlength=x.shape[0]), out=starts[1:])
     return csr_array((x.values.astype(dtype, copy=False), x.indices[1], starts), shape=x.shape)
-
-
-def _dense_operand(x: Array, sparse: Shape) -> Array:
-    if x.ndim not in (1, 2):
-        raise ShapeError(f"matmul of a sparse matrix {sparse} takes a strided vector or matrix, not shape {x.shape}")
-    return x
 
 
 def _product(a: Any, b: Array, dtype: np.dtype[Any]) -> Array:
@@ -83,7 +90,7 @@ def _product(a: Any, b: Array, dtype: np.dtype[Any]) -> Array:
 
 def matmul_sparse_dense(x1: COO, x2: Array) -> Array:
     """(m, k) sparse with (k, n) or (k,): strided (m, n) or (m,)."""
-    x1, x2 = _checked(x1), _dense_operand(x2, x1.shape)
+    x1 = _checked(x1)
     dtype = x1.values.dtype
     with np.errstate(all="ignore"):
         return _product(compressed(x1, _work(dtype)), x2, dtype)
@@ -91,7 +98,7 @@ def matmul_sparse_dense(x1: COO, x2: Array) -> Array:
 
 def matmul_dense_sparse(x1: Array, x2: COO) -> Array:
     """(m, k) or (k,) with (k, n) sparse: strided (m, n) or (n,)."""
-    x2, x1 = _checked(x2), _dense_operand(x1, x2.shape)
+    x2 = _checked(x2)
     with np.errstate(all="ignore"):
         columns = compressed(x2, _work(x1.dtype)).T
         if _most(x2.indices[1]) > LONG:

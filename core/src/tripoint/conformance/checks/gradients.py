@@ -10,12 +10,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tripoint.conformance.checks.values import program
+from tripoint.conformance.checks.values import part_beyond, program
 from tripoint.conformance.records import Record, Sample
 from tripoint.conformance.reference.values import EPS, FLOATS, Array, nest, rounded
 from tripoint.conformance.script import Script, Unsupported, agree, flat, missing
 from tripoint.conformance.target import Target
-from tripoint.errors import TripointError
+from tripoint.errors import PluginError, TripointError
 from tripoint.plugin import minimal
 
 _STEP = 1e-4
@@ -93,9 +93,7 @@ def check_gradient(target: Target, record: Record, sample: Sample, dtype: str, k
     arrays = dict(tensors)
     leaves = [(name, want) for (name, _), want in zip(tensors, wanted, strict=True) if want is not None]
     call = script.lines.pop()
-    for name, _ in leaves:
-        at = next(i for i, line in enumerate(script.lines) if line.startswith(f"{name} = "))
-        script.lines[at] += ".requires_grad_()"
+    _require_gradients(script, [name for name, _ in leaves])
     out = record.reference(*sample.operands, **sample.meta)
     plain = Array(out.dtype, out.shape, _weights(out.shape, out.dtype).data, role="weight")
     if known is not None:
@@ -128,6 +126,13 @@ def check_gradient(target: Target, record: Record, sample: Sample, dtype: str, k
             )
 
 
+def _require_gradients(script: Script, names: list[str]) -> None:
+    """Add ``.requires_grad_()`` to the lines of a program that make these tensors."""
+    for name in names:
+        at = next(i for i, line in enumerate(script.lines) if line.startswith(f"{name} = "))
+        script.lines[at] += ".requires_grad_()"
+
+
 def check_second(target: Target, record: Record, sample: Sample, dtype: str) -> None:
     """The gradients of what the gradients of one call add up to, compared with second differences of the reference.
 
@@ -137,9 +142,7 @@ def check_second(target: Target, record: Record, sample: Sample, dtype: str) -> 
     script, tensors = program(target, record.operator, sample, dtype)
     leaves = [(name, array) for name, array in tensors if array.role == "element" and array.dtype in FLOATS]
     call = script.lines.pop()
-    for name, _ in leaves:
-        at = next(i for i, line in enumerate(script.lines) if line.startswith(f"{name} = "))
-        script.lines[at] += ".requires_grad_()"
+    _require_gradients(script, [name for name, _ in leaves])
     out = record.reference(*sample.operands, **sample.meta)
     weights = Array(dtype, out.shape, _weights(out.shape, dtype).data, role="weight")
     wrt = ", ".join(name for name, _ in leaves)
@@ -200,8 +203,12 @@ def without(
     if name is not None and target.said.lacks is None:
         word = "the minimal operator" if name in minimal() else "the operator"
         return Unsupported(f"needs {word} {name}, which has no kernel here")
-    beyond = target.beyond(result) if result is not None and isinstance(error, TripointError) else None
-    return Unsupported(beyond) if beyond is not None else script.raised(error, "gradients")
+    if isinstance(error, TripointError) and not isinstance(error, PluginError):
+        beyond = target.beyond(result) if result is not None else None
+        beyond = beyond or part_beyond(target, script)
+        if beyond is not None:
+            return Unsupported(beyond)
+    return script.raised(error, "gradients")
 
 
 # Layers and what the engine promises --------------------------------------------------------------------------------
@@ -308,10 +315,42 @@ def views_of_recorded(target: Target, dtype: str) -> None:
     _expect(target, script, dtype, "w.grad.tolist()", [3.0, 0.0, 0.0], "a view does not follow its base")
 
 
+def operands_kept(target: Target, dtype: str) -> None:
+    """What is saved for backward stays what it is when the tensors are gone and others are made where they were."""
+    script = Script("lifetimes", target.label(dtype)).add(
+        f"x = {_x(target, dtype, 1.0, 2.0)}.requires_grad_()",
+        "h = x * x",
+        "out = (h * h).sum()",
+        "del h",
+        f"others = [{_x(target, dtype, 7.0, 7.0)} for _ in range(8)]",
+        "out.backward()",
+    )
+    _expect(
+        target, script, dtype, "x.grad.tolist()", [4.0, 32.0], "what was saved for backward is used for other tensors"
+    )
+
+
+def mixed(target: Target, dtype: str) -> None:
+    """A product with a tensor of another dtype has the gradients of both; beside an opaque dtype that is a plain one."""
+    other = dtype if target.opaque else next((d for d in FLOATS if d != dtype and d in target.dtypes), None)
+    if other is None:
+        raise Unsupported("no other dtype here has gradients")
+    y = Array(other, _shape(target, 2), [0.5, 4.0], role="weight" if target.opaque else "element")
+    script = Script("mixed dtypes", target.label(dtype)).add(
+        f"x = {_x(target, dtype, 1.0, -2.0)}.requires_grad_()",
+        f"y = {target.written(y)}.requires_grad_()",
+        "(x * y).sum().backward()",
+    )
+    for got, wanted in (("x.grad", [0.5, 4.0]), ("y.grad", [1.0, -2.0])):
+        _expect(target, script, dtype, f"{got}.tolist()", wanted, "wrong gradient of a product of two dtypes")
+
+
 PROMISES: dict[str, Callable[[Target, str], None]] = {
     "accumulation": accumulates,
     "second order": second_order,
     "layer": in_a_layer,
     "version": stale_version,
     "recorded write": views_of_recorded,
+    "lifetimes": operands_kept,
+    "mixed dtypes": mixed,
 }

@@ -94,7 +94,7 @@ def printed(target: Target, dtype: str) -> None:
 
 
 def exported(target: Target, dtype: str) -> None:
-    """``numpy()`` gives the elements, or an error of Tripoint's that says what to do."""
+    """``numpy()`` gives the elements; where memory is not the host's, ``.to("cpu")`` comes first, and the error says so."""
     if dtype == "bfloat16":
         raise Unsupported("NumPy itself has no bfloat16")
     array = _array(target, dtype)
@@ -102,8 +102,15 @@ def exported(target: Target, dtype: str) -> None:
     try:
         names = script.run()
     except TripointError as error:
-        lack = target.lack("to_numpy", dtype, set()) or ("", (str(error).splitlines() or [""])[0])
-        raise Unsupported(f"not exported to NumPy: {lack[1]}", lack[0]) from None
+        lack = target.lack("to_numpy", dtype, set())
+        if lack is None and target.said.elements and target.device != "cpu" and "to('cpu')" in str(error):
+            script.lines[-1] = 'out = x.to("cpu", layout="strided").numpy().tolist()'
+            names = _try(target, script, dtype, "an array")
+        elif lack is not None or target.said.lacks is None:
+            entry, why = lack or ("", (str(error).splitlines() or [""])[0])
+            raise Unsupported(f"not exported to NumPy: {why}", entry) from None
+        else:
+            raise script.raised(error, "an array, or an entry to_numpy of lacks") from None
     except Exception as error:
         raise script.raised(error, "an array, or an error of tripoint.errors") from None
     if not agree(names["out"], array.nested()):
@@ -129,11 +136,11 @@ def saved(target: Target, dtype: str) -> None:
     if not hasattr(tripoint, "save"):
         raise Unsupported("not in this version of Tripoint: tripoint.save")
     script = Script("save", target.label(dtype)).add(
-        "import tempfile, os",
-        "path = os.path.join(tempfile.mkdtemp(), 'x')",
+        "import tempfile",
         f"x = {target.written(_array(target, dtype))}",
-        "tp.save(path, x)",
-        "out = tp.load(path)",
+        "with tempfile.TemporaryDirectory() as folder:",
+        "    tp.save(f'{folder}/x', x)",
+        "    out = tp.load(f'{folder}/x')",
     )
     _same_point(script, _try(target, script, dtype, "an equal tensor"), _array(target, dtype), target)
 

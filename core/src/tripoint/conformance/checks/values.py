@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from tripoint import errors, kernels
@@ -9,9 +10,12 @@ from tripoint.conformance.records import RECORDS, Bad, Record, Sample
 from tripoint.conformance.records.declared import said_dtype, said_shape
 from tripoint.conformance.reference import reductions as ref
 from tripoint.conformance.reference.values import ALL, Array, broadcast_to, made
-from tripoint.conformance.script import NO_PROOF, Script, Unsupported, agree, missing
+from tripoint.conformance.script import NO_KERNEL, NO_PROOF, Script, Unsupported, agree, missing, spelled
 from tripoint.conformance.target import Target
+from tripoint.dispatcher.calls import resolution
 from tripoint.errors import NoKernelError, TripointError
+from tripoint.keys import Key
+from tripoint.plugin import Layer
 from tripoint.schema import Row, rows
 from tripoint.tensor import Tensor
 
@@ -28,7 +32,7 @@ def named(operator: str) -> str:
 
 def written_call(operator: str, words: list[str], meta: dict[str, Any], place: str = "") -> str:
     """A call as it is written in a program."""
-    named_words = [repr(v) if name == "data" else f"{name}={v!r}" for name, v in meta.items()]
+    named_words = [spelled(v) if name == "data" else f"{name}={spelled(v)}" for name, v in meta.items()]
     return f"{named(operator)}({', '.join([*words, *named_words, *([place] if place else [])])})"
 
 
@@ -91,6 +95,9 @@ def as_view(target: Target, array: Array, form: str) -> str:
             return target.written(array)
         axes = (1, 0, *range(2, array.ndim))
         return f"tp.permute_dims({target.written(ref.permute_dims(array, axes))}, {axes})"
+    if form == "moved":  # behind a row that is not its own
+        first = ref.getitem(ref.flip(array), slice(0, 1))
+        return f"{target.written(ref.concat([first, array]))}[1:]"
     if form == "repeated":
         return f"tp.broadcast_to({target.written(_narrow(array))}, {array.shape})"
     doubled = ref.concat([ref.expand_dims(array, array.ndim)] * 2, array.ndim)
@@ -111,7 +118,7 @@ def judge(
 
     With ``result`` a result that the backend need not hold is a lack too.
     """
-    name = missing(error)
+    name, inside = missing(error), True
     lack = target.lack(script.operator, dtype, tags)
     if isinstance(error, NoKernelError):
         # What kind of call it was is not why. The operator itself is, or one that it is made of, or one of the check's own.
@@ -124,11 +131,53 @@ def judge(
     if lack is not None and excused and (lack[0] != "*" or name is not None):
         return Unsupported(lack[1], lack[0])
     beyond = target.beyond(result) if result is not None and excused else None
+    beyond = beyond or (part_beyond(target, script) if excused else None)
     if beyond is not None:
         return Unsupported(beyond)
     if name is not None and target.said.lacks is None:
-        return Unsupported(f"no kernel for {name} here" if name != script.operator else "no kernel registered")
+        if name == script.operator:
+            return Unsupported(NO_KERNEL)
+        made = "view" in tags and not inside
+        return Unsupported(f"operands that are views, which need {name}" if made else f"no kernel for {name} here")
     return script.raised(error, want)
+
+
+class _Refused(Layer, below="profile"):
+    """Notes which of the calls that a program comes to was refused first, and the key that its result would have."""
+
+    def __init__(self) -> None:
+        self.operator = ""
+        self.out: Key | None = None
+
+    def handles(self, op: Row) -> bool:
+        """Not what is made of others: the layer stays on for those."""
+        return not op.composite
+
+    def __call__(self, op: Row, call_next: Any, args: Any, meta: dict[str, Any]) -> Any:
+        """The call."""
+        try:
+            return call_next(args, meta)
+        except TripointError:
+            if not self.operator:
+                self.operator = op.name
+                with contextlib.suppress(TripointError):
+                    self.out = resolution(op, args, tuple(meta.values())).out
+            raise
+
+
+def part_beyond(target: Target, script: Script) -> str | None:
+    """Why a backend need not do what a program wants: the result of a call on the way has a dtype that it does not hold."""
+    with _Refused() as seen, contextlib.suppress(Exception):
+        Script(script.operator, script.dtype).add(*script.lines).run()
+    out = seen.out
+    if (
+        out is None
+        or str(out.device) != target.device
+        or out.dtype.name in target.dtypes
+        or target.beside(out.dtype.name)
+    ):
+        return None
+    return f"needs {seen.operator} to give {out.dtype}, which the backend does not hold"
 
 
 def check_sample(target: Target, record: Record, sample: Sample, dtype: str, form: str = "") -> str | None:
@@ -144,13 +193,15 @@ def check_sample(target: Target, record: Record, sample: Sample, dtype: str, for
     if form == "repeated":
         sample = _repeated(sample)
     want = expected(record, sample, dtype)
-    if not target.said.nonfinite and not want.finite():
+    if not target.holds(want) or (not target.said.subnormal and want.subnormal()):
         return NO_PROOF
     script, tensors = program(target, record.operator, sample, dtype, form=form, kind=record.kind)
     try:
         names = script.run()
     except Exception as error:
         raise judge(target, script, error, tags, dtype, f"{want.dtype} {want.shape}", want) from None
+    if script.warned:
+        raise script.warning()
     out = names["out"]
     if record.kind != "export":
         _check_point(target, rows[record.operator], script, out, want)
@@ -166,8 +217,45 @@ def check_sample(target: Target, record: Record, sample: Sample, dtype: str, for
         and record.kind not in ("convert", "export", "alias")
     ):
         _check_alone(script, names, tensors)
+    if not want.data:
+        return NO_PROOF
     found = target.lack(record.operator, dtype, tags)
     return found[0] if found is not None else None
+
+
+def repeatable(record: Record) -> bool:
+    """Whether calls of an operator can be told apart by their results, which share no memory with operands."""
+    made = "values" not in record.without and "empty" not in record.needs
+    return made and record.kind not in ("view", "alias", "convert")
+
+
+def check_again(target: Target, record: Record, sample: Sample, dtype: str) -> str | None:
+    """Two calls, between which operands are written: the first result stays, the second is of what was written.
+
+    Raises:
+        ConformanceFailure, Unsupported: as any check.
+    """
+    script, tensors = program(target, record.operator, sample, dtype)
+    own = [(name, array) for name, array in tensors if array.role == "element"]
+    others = {id(a): Array(a.dtype, a.shape, [*a.data[1:], *a.data[:1]]) for _, a in (own[0], own[-1])}
+    changed = sample.replaced(lambda a: others.get(id(a), a))
+    call = script.lines.pop()
+    script.add(call.replace("out = ", "first = ", 1))
+    for name, array in dict((own[0], own[-1])).items():
+        made = target.written(others[id(array)])
+        script.add(f'operators()["assign_"]({name}, {made})' if target.writes() else f"{name} = {made}")
+    script.add(call)
+    wanted = {"first": expected(record, sample, dtype), "out": expected(record, changed, dtype)}
+    try:
+        script.run()
+    except Exception as error:
+        raise judge(target, script, error, sample.tags, dtype, "two results", wanted["out"]) from None
+    for result, want in wanted.items():
+        have = script.read(result)
+        if not close(target, record, script, have, want, dtype, sample.tags):
+            said = "another call changed a result" if result == "first" else "does not see what was written before"
+            raise script.failure(said, f"{result}.tolist()", have, want.nested())
+    return None
 
 
 def check_kept(target: Target, script: Script, name: str, array: Array, tags: set[str]) -> None:
@@ -227,7 +315,8 @@ def check_fed(target: Target, record: Record, sample: Sample, dtype: str) -> str
         if not _sums(target, made, want):
             return NO_PROOF
         raise judge(target, script, error, sample.tags, dtype, "a sum", want) from None
-    tolerance = target.tolerance(record.operator, dtype, sample.tags, 8 * record.tolerance(want.dtype))
+    usual = max(record.tolerance(want.dtype), RECORDS["sum"].tolerance(want.dtype))
+    tolerance = target.tolerance(record.operator, dtype, sample.tags, 8 * usual)
     if target.said.elements and not agree(script.read("fed"), want.nested(), tolerance) and _sums(target, made, want):
         raise script.failure("its result adds up to something else", "fed.tolist()", script.read("fed"), want.nested())
     return None
@@ -287,20 +376,39 @@ def _check_point(target: Target, row: Row, script: Script, out: Any, want: Array
             )
 
 
+def signed(script: Script, tensors: list[tuple[str, Array]]) -> bool:
+    """Whether operands hold what they were made of, zeros with their signs."""
+    return all(agree(script.read(name), array.nested(), zeros=True) for name, array in tensors)
+
+
 def _check_elements(
     target: Target, record: Record, script: Script, out: Any, want: Array, dtype: str, tags: set[str]
 ) -> None:
     have = out if record.kind == "export" else script.read("out")
-    usual = record.tolerance(want.dtype)
-    if want.dtype != dtype and dtype in ("float16", "bfloat16"):
-        usual = max(usual, record.tolerance(dtype))
-    tolerance = target.tolerance(record.operator, dtype, tags, usual)
     zeros = record.exact_zero and want.dtype not in ("complex64", "complex128") and target.opaque is None
     zeros = zeros and target.layout == "strided"  # what a layout does not store has no sign
-    if not agree(have, want.nested(), tolerance, zeros):
+    if not close(target, record, script, have, want, dtype, tags, zeros):
         raise script.failure(
             "wrong elements", "out" if record.kind == "export" else "out.tolist()", have, want.nested()
         )
+
+
+def close(
+    target: Target,
+    record: Record,
+    script: Script,
+    have: Any,
+    want: Array,
+    dtype: str,
+    tags: set[str],
+    zeros: bool = False,
+) -> bool:
+    """Whether elements are those wanted, within what the record allows, or the backend's author."""
+    usual, least = record.tolerance(want.dtype), record.least(want.dtype)
+    if want.dtype != dtype and dtype in ("float16", "bfloat16"):
+        usual, least = max(usual, record.tolerance(dtype)), record.least(dtype)
+    tolerance = target.tolerance(script.operator, dtype, tags, usual)
+    return agree(have, want.nested(), tolerance, zeros, least if tolerance == usual else None)
 
 
 def _check_alone(script: Script, names: dict[str, Any], tensors: list[tuple[str, Array]]) -> None:
@@ -326,6 +434,7 @@ def check_bad(target: Target, record: Record, bad: Bad) -> str:
     arrays = [a for a in sample.arrays() if a.role == "element"]
     dtype = arrays[0].dtype if arrays else sample.meta.get("dtype", target.dtypes[0])
     script, tensors = program(target, record.operator, sample, dtype, kind=record.kind)
+    script.lines[:0] = _earlier(target, record, dtype)
     refused(target, script, bad.error, dtype, sample.tags)
     if not target.said.elements:
         return NO_PROOF
@@ -336,6 +445,26 @@ def check_bad(target: Target, record: Record, bad: Bad) -> str:
             tried = ["try:", f"    {call}", "except tp.errors.TripointError:", "    pass"]
             raise script.failure(f"changed {name} before it refused", f"{name}.tolist()", have, was, tried)
     return NO_PROOF
+
+
+def _earlier(target: Target, record: Record, dtype: str) -> list[str]:
+    """A call that works, as a line: at the first call of a kind the core looks more closely at what a kernel gave."""
+    listed = record.samples(dtype) if dtype in record.dtypes and record.kind not in ("create", "export") else []
+    sample = next(filter(target.takes, listed), None)
+    if sample is None:
+        return []
+
+    def word(value: Any) -> str:
+        if isinstance(value, list):
+            return f"[{', '.join(map(word, value))}]"
+        return target.written(value) if isinstance(value, Array) else spelled(value)
+
+    line = written_call(record.operator, [word(v) for v in sample.operands], sample.meta)
+    try:
+        Script(record.operator, dtype).add(line).run()
+    except Exception:
+        return []
+    return [line]
 
 
 def refused(target: Target, script: Script, error: str, dtype: str, tags: set[str]) -> str:

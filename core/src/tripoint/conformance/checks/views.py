@@ -7,9 +7,10 @@ from typing import Any
 
 from tripoint.conformance.checks.values import judge, program, refused
 from tripoint.conformance.records import Record, Sample
-from tripoint.conformance.reference.values import Array, cast
-from tripoint.conformance.script import NO_PROOF, Script, agree
+from tripoint.conformance.reference.values import SIZE, Array, cast
+from tripoint.conformance.script import NO_PROOF, Script, Unsupported, agree
 from tripoint.conformance.target import Target
+from tripoint.errors import TripointError
 from tripoint.schema import rows
 
 
@@ -24,7 +25,8 @@ def check_view(target: Target, record: Record, sample: Sample, dtype: str) -> st
     copies = sample.meta.get("copy") is True or not target.views
     script, _ = program(target, record.operator, sample, dtype)
     if record.operator == "broadcast_to":
-        if target.views and target.mutation and math.prod(sample.meta["shape"]) > len(x.data):
+        within = target.ranked(len(sample.meta["shape"]))
+        if within and target.views and target.mutation and math.prod(sample.meta["shape"]) > len(x.data):
             script.add(f'operators()["assign_"](out, {_other(dtype)!r})')
             refused(target, script, "ReadOnlyError", dtype, sample.tags)
         return NO_PROOF
@@ -58,6 +60,33 @@ def check_view(target: Target, record: Record, sample: Sample, dtype: str) -> st
 
 def _other(dtype: str) -> Any:
     return True if dtype == "bool" else 7
+
+
+def check_memory(target: Target, dtype: str) -> None:
+    """What the backend describes: strides are in elements, sizes in bytes, and the elements lie in the storage.
+
+    Raises:
+        ConformanceFailure, Unsupported: as any check.
+    """
+    if target.opaque:
+        raise Unsupported(f"how many bytes {target.opaque} takes is known to its backend alone")
+    size = SIZE[dtype] // 8
+    shape = (1,) * (target.said.ranks[0] - 2) + (2, 3)
+    script = Script("memory", dtype).add(
+        f"x = {target.written(Array(dtype, shape, range(6)))}",
+        "reach = 1 + sum((n - 1) * abs(s) for n, s in zip(x.shape, x.strides))",
+        f"out = x.storage().nbytes >= reach * {size} >= {6 * size}",
+    )
+    try:
+        names = script.run()
+    except TripointError:
+        raise Unsupported("its backend describes no strides, or no storage") from None
+    except Exception as error:
+        raise script.raised(error, "strides and a storage, or an error of tripoint.errors") from None
+    if names["out"] is not True:
+        have, x = "x.strides, x.storage().nbytes", names["x"]
+        want = "strides in elements, within so many bytes"
+        raise script.failure("its elements do not lie in its storage", have, (x.strides, x.storage().nbytes), want)
 
 
 def check_no_copy(target: Target, dtype: str) -> str:

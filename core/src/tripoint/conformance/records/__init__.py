@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from tripoint.conformance.records import (
@@ -20,7 +21,7 @@ from tripoint.conformance.records.record import Bad as Bad
 from tripoint.conformance.records.record import Record as Record
 from tripoint.conformance.records.record import Sample as Sample
 
-__all__ = ["RECORDS", "WITHOUT_RECORD", "Bad", "Record", "Sample", "chosen", "matches"]
+__all__ = ["RECORDS", "WITHOUT_RECORD", "Bad", "Record", "Sample", "chosen", "matches", "unknown"]
 
 RECORDS: dict[str, Record] = {
     record.operator: record
@@ -54,3 +55,18 @@ def chosen(words: Iterable[str]) -> Iterator[Record]:
 def matches(name: str, word: str) -> bool:
     """Whether a word is a name or a pattern of it; one without a namespace is about the core's operators."""
     return ("::" in name) == ("::" in word) and fnmatchcase(name, word)
+
+
+def unknown(word: str, known: Iterable[str]) -> str:
+    """What to say of a word that names nothing which the kit checks."""
+    if "::" not in word:
+        near = get_close_matches(word, known, 3)
+        return f"the kit has no record of {word!r}; " + (
+            f"did you mean {' or '.join(near)}?"
+            if near
+            else "tripoint conformance POINT --collect-only -q lists what it checks"
+        )
+    return (
+        f"no operator {word!r} is declared; those of others are {', '.join(sorted(declared())) or 'none'}. What declares it "
+        "must be imported, or installed with an entry point of tripoint.names.v1 that works, see tripoint plugins"
+    )

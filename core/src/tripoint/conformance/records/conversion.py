@@ -12,8 +12,10 @@ from tripoint.conformance.records.record import (
     given,
     inf,
     is_float,
+    limits,
     nan,
     numbers,
+    small,
     special,
 )
 from tripoint.conformance.reference import manipulation as ref
@@ -26,9 +28,10 @@ _TARGETS = (
 
 def _whole(dtype: str) -> list[Sample]:
     out = [Sample(numbers(dtype, *shape, seed=60)) for shape in ((2, 3), (), (0, 3), (1, 5, 2, 2))]
+    out.append(Sample(numbers(dtype, 2, 1, 3, 1, 2, seed=60)))
     if dtype != "bool":
         out.append(Sample(full_width(dtype)))
-    return [*out, Sample(special(dtype))] if is_float(dtype) else out
+    return [*out, Sample(special(dtype)), *map(Sample, small(dtype))] if is_float(dtype) else out
 
 
 def _cast(dtype: str) -> list[Sample]:
@@ -46,13 +49,24 @@ def _cast(dtype: str) -> list[Sample]:
         out.append(Sample(given(dtype, 2049, 2051, 1, 0), dtype="float16"))
     if dtype == "int64":
         out.append(Sample(given(dtype, 2**24 + 1, 2**24 + 3, -(2**24) - 1), dtype="float32"))
+    if KIND[dtype] == "uint":  # the upper half, where signed integers are negative
+        top = limits(dtype)[1]
+        out += [Sample(given(dtype, top, top - top // 4), dtype=wide) for wide in ("float32", "float64")]
     if dtype in INTEGERS:  # what float64 holds and float32 does not
         top = min(SIZE[dtype], 53) - (KIND[dtype] == "int")
         out.append(Sample(given(dtype, 2**top - 1, 2 ** (top - 1) + 1, 3), dtype="float64"))
     if dtype == "float64":
         out.append(Sample(given(dtype, 2.0**52 + 1, -(2.0**40) - 1, 2.0**24 + 1), dtype="int64"))
         out.append(Sample(given(dtype, 2.0**30 + 1, -(2.0**24) - 1), dtype="int32"))
+        out.append(Sample(given(dtype, 1 + 2.0**-11 + 2.0**-40, 1 + 2.0**-11), dtype="float16"))  # no half, and a half
+        out.append(Sample(given(dtype, 2.0**63, 1.5 * 2.0**63, 3.0), dtype="uint64"))
+        out += [Sample(given(dtype, 2.0**-127, -(2.0**-140), 2.0**-151), dtype="float32")]
         out.append(Sample(full_width(dtype), dtype="complex128"))
+    if dtype in ("float32", "float64"):
+        out.append(Sample(given(dtype, 2.0**40, -(2.0**40) - 2.0**20), dtype="int64"))
+        out.append(Sample(given(dtype, 2.0**-15, -(2.0**-20), 2.0**-26), dtype="float16"))
+    if dtype in COMPLEX:
+        out.append(Sample(given(dtype, 2j, 1.0, 0.0, complex(0.0, nan)), dtype="bool"))
     if is_float(dtype):
         out.append(Sample(given(dtype, 1.75, -1.75, 0.5, -0.5), dtype="int32"))
         out.append(Sample(given(dtype, nan, inf, 0.0, -0.0), dtype="bool"))
@@ -87,5 +101,5 @@ RECORDS = [
         kind="convert",
         exact_zero=True,
     ),
-    Record("astype", ref.astype, _cast, tier=1, errors=_imaginary, kind="convert", exact_zero=True),
+    Record("astype", ref.astype, _cast, tier=1, errors=_imaginary, exact_zero=True),
 ]

@@ -45,6 +45,7 @@ def _ramps(dtype: str) -> list[Sample]:
         out.append(Sample(start=5, step=-2, count=4))
     if is_float(dtype):
         out.append(Sample(start=0.5, step=0.25, count=5))
+        out.append(Sample(start=0, step=0.1, count=1000 if dtype in ("float32", "float64") else 10))
     if dtype == "int64":
         out.append(Sample(start=2**53 + 1, step=1, count=3))
     return out
@@ -98,6 +99,7 @@ RECORDS = [
         _ramps,
         tier=0,
         dtypes=REAL,
+        ulps=1,
         kind="create",
         errors=lambda: [Bad("ScalarRangeError", start=0, step=1, count=200, dtype="int8", by_value=True)],
     ),

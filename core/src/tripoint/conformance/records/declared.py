@@ -14,7 +14,7 @@ from tripoint import dtypes, errors, kernels, plugins
 from tripoint.conformance.records.record import Bad, Record, Samples
 from tripoint.conformance.records.record import Sample as Call
 from tripoint.conformance.reference.values import ALL, COMPLEX, FLOATS, KIND, Array, nest
-from tripoint.conformance.script import Script, flat
+from tripoint.conformance.script import Script, flat, shape_of
 from tripoint.errors import ArgumentError, DTypeError, PluginError
 from tripoint.plugin import Sample
 from tripoint.schema import Param, Row, rows
@@ -167,12 +167,8 @@ def _own(value: Any) -> str | None:
 def _array(row: Row, param: Param, value: Any, dtype: str) -> Array:
     own = _own(value)
     data = value[1] if own is not None else value
-    shape, inner = [], data
-    while isinstance(inner, list):
-        shape.append(len(inner))
-        inner = inner[0] if inner else 0
-    numbers = flat(data)
-    even = len(numbers) == math.prod(shape) and nest(tuple(shape), numbers) == data
+    shape, numbers = shape_of(data), flat(data)
+    even = len(numbers) == math.prod(shape) and nest(shape, numbers) == data
     named = own or dtype
     if not even or not all(isinstance(v, (bool, int, float, complex)) for v in numbers) or not _fits(numbers, named):
         raise ArgumentError(
@@ -180,7 +176,7 @@ def _array(row: Row, param: Param, value: Any, dtype: str) -> Array:
             f"number, or a pair of a dtype's name and one of these, and {named} must hold the numbers"
         )
     role = "element" if own is None or own in _WIDE else "mask" if own == "bool" else "index"
-    return Array(named, tuple(shape), numbers, role)
+    return Array(named, shape, numbers, role)
 
 
 def _held(sample: Sample, dtype: str) -> bool:
@@ -300,11 +296,7 @@ def _stated(row: Row, reference: Callable[..., Any], call: Call) -> tuple[tuple[
     except Exception as error:
         raise ArgumentError(f"{row.name}: its reference raised {type(error).__name__}: {error}") from error
     data = made.tolist() if hasattr(made, "tolist") else made
-    shape, inner = [], data
-    while isinstance(inner, (list, tuple)):
-        shape.append(len(inner))
-        inner = inner[0] if inner else 0
-    return tuple(shape), flat(data), ""
+    return shape_of(data), flat(data), ""
 
 
 def _decomposed(row: Row, call: Call) -> tuple[tuple[int, ...], list[Any], str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from tripoint.conformance.records.record import (
     limits,
     nan,
     numbers,
+    small,
     special,
 )
 from tripoint.conformance.reference import elementwise as ref
@@ -24,6 +26,7 @@ from tripoint.conformance.reference.values import (
     BITS,
     COMPLEX,
     EPS,
+    FLOATS,
     INEXACT,
     INTEGERS,
     KIND,
@@ -46,9 +49,16 @@ MEETING = (
 def _pairs(dtype: str) -> list[Sample]:
     if not is_float(dtype):
         return []
-    a = (nan, 1.0, nan, inf, -inf, inf, 0.0, -0.0, 0.0, 1.5, -2.0, -1.0)
-    b = (1.0, nan, nan, 1.0, inf, inf, 0.0, 1.0, -1.5, 0.0, 0.0, inf)
-    return [Sample(given(dtype, *a), given(dtype, *b))]
+    a = (nan, 1.0, nan, inf, -inf, inf, 0.0, -0.0, 0.0, 1.5, -2.0, -1.0, 0.0, -0.0, -0.0, 1.0)
+    b = (1.0, nan, nan, 1.0, inf, inf, 0.0, 1.0, -1.5, 0.0, 0.0, inf, -0.0, 0.0, -0.0, -0.0)
+    vanishing = Sample(given(dtype, inf, 0.0, nan, -0.0), given(dtype, 0.0, -inf, 0.0, nan))
+    return [Sample(given(dtype, *a), given(dtype, *b)), vanishing, Sample(*small(dtype))]
+
+
+def _far(dtype: str) -> list[Sample]:
+    """Numbers whose sums and products leave the dtype."""
+    high = {"float16": 2.0**15, "float64": 2.0**1023}.get(dtype, 2.0**127)
+    return [Sample(given(dtype, high, -high), given(dtype, high, -high))] if is_float(dtype) else []
 
 
 def _exact(dtype: str, scalars: tuple[Any, ...]) -> list[Sample]:
@@ -62,6 +72,8 @@ def _exact(dtype: str, scalars: tuple[Any, ...]) -> list[Sample]:
     if dtype in INTEGERS:
         low, high = limits(dtype)
         out.append(Sample(given(dtype, low, high, low, low), given(dtype, high, high, 1, 2)))
+        if dtype in SIGNED:
+            out.append(Sample(given(dtype, low, high), given(dtype, -1, -1)))
     if scalars and dtype not in COMPLEX:
         out += [Sample(given(dtype, 1, 2, 3), x.data[0]), Sample(x.data[0], given(dtype, 1, 2, 3))]
     return out
@@ -83,11 +95,15 @@ def _binary(second: str = "any", first: str = "any", scalars: tuple[Any, ...] = 
             Sample(x(2, 3), y(3)),
             Sample(x(3, 3), y(3)),
             Sample(x(2, 1), y(1, 3)),
+            Sample(x(2, 3), y(2, 1)),
+            Sample(x(2, 3, 2), y(2, 1, 2)),
+            Sample(x(2, 1, 3, 1, 2), y(2, 1, 3, 1, 2)),
             Sample(x(), y(2)),
             Sample(x(), y()),
             Sample(x(0, 3), y(0, 3)),
             Sample(x(2, 0), y(1)),
             *_pairs(dtype),
+            *_far(dtype),
             *_exact(dtype, scalars),
         ]
         if dtype in ("float32", "int32"):  # more than one turn of any loop
@@ -97,6 +113,7 @@ def _binary(second: str = "any", first: str = "any", scalars: tuple[Any, ...] = 
                 out += [Sample(x(2, 3), number), Sample(number, y(2, 2))]
         if fraction and scalars and second == "any" and dtype in REAL:
             out += [Sample(x(3), 1.5)]
+            out += [Sample(x(3), number) for number in (nan, inf, -inf)]
         return out
 
     return samples
@@ -151,13 +168,13 @@ def _together(name: str, samples: Samples, *, dtypes: tuple[str, ...], pairs: An
     )
 
 
-def _smooth(second: str = "distinct", first: str = "distinct") -> Samples:
+def _smooth() -> Samples:
     return lambda dtype: [
-        Sample(numbers(dtype, 2, 3, seed=5, kind=first), numbers(dtype, 2, 3, seed=6, kind=second)),
-        Sample(numbers(dtype, 2, 3, seed=5, kind=first), numbers(dtype, 3, seed=6, kind=second)),
-        Sample(numbers(dtype, *_IMAGES, seed=5, kind=first), numbers(dtype, *_IMAGES, seed=6, kind=second)),
-        Sample(numbers(dtype, 3, seed=5, kind=first), 1.5),
-        Sample(numbers(dtype, seed=5, kind=first), numbers(dtype, seed=6, kind=second)),
+        Sample(numbers(dtype, 2, 3, seed=5, kind="distinct"), numbers(dtype, 2, 3, seed=6, kind="distinct")),
+        Sample(numbers(dtype, 2, 3, seed=5, kind="distinct"), numbers(dtype, 3, seed=6, kind="distinct")),
+        Sample(numbers(dtype, *_IMAGES, seed=5, kind="distinct"), numbers(dtype, *_IMAGES, seed=6, kind="distinct")),
+        Sample(numbers(dtype, 3, seed=5, kind="distinct"), 1.5),
+        Sample(numbers(dtype, seed=5, kind="distinct"), numbers(dtype, seed=6, kind="distinct")),
     ]
 
 
@@ -197,6 +214,15 @@ def _shift(samples: Samples) -> Samples:
     return moved
 
 
+def _quotients(dtype: str) -> list[Sample]:
+    out = _binary("nonzero", scalars=(2, 1))(dtype)
+    if dtype in COMPLEX:  # whose squares leave the dtype on the way to a quotient that does not
+        top, bottom = 2.0**100, 2.0**-100
+        x = given(dtype, top - top * 1j, bottom + bottom * 1j)
+        out.append(Sample(x, given(dtype, top + top * 1j, bottom - 2j * bottom)))
+    return out
+
+
 def _divisors(dtype: str) -> list[Sample]:
     out = _binary("nonzero", scalars=(3,))(dtype)
     if dtype in INTEGERS:
@@ -209,8 +235,9 @@ def _divisors(dtype: str) -> list[Sample]:
 
 
 def _powers(dtype: str) -> list[Sample]:
-    small = given(dtype, 0, 1, 2, 3, 2, 1)
-    out = [Sample(numbers(dtype, 6, seed=7, kind="positive"), small), Sample(numbers(dtype, 2, 3, seed=8), 2)]
+    few = given(dtype, 0, 1, 2, 3, 2, 1)
+    out = [Sample(numbers(dtype, 6, seed=7, kind="positive"), few)]
+    out += [Sample(numbers(dtype, 2, 3, seed=8), number) for number in (2, 1)]
     out += [Sample(numbers(dtype, 1, 5, 2, 2, seed=8, kind="positive"), numbers(dtype, 1, 5, 2, 2, kind="positive"))]
     if dtype not in INTEGERS:
         out += [Sample(numbers(dtype, 4, kind="positive"), 0.5), Sample(2.0, numbers(dtype, 4))]
@@ -220,11 +247,19 @@ def _powers(dtype: str) -> list[Sample]:
     return out
 
 
-def _unary(kind: str = "any", edges: bool = True, own: tuple[float, ...] = (), exact: bool = False) -> Samples:
-    """Calls with one operand; ``exact`` where those of integers are integers."""
+def _negative_powers() -> list[Bad]:
+    nothing = numbers("int32", 0)
+    return [
+        Bad("ArgumentError", numbers("int32", 2), -1, by_value=True),
+        Bad("ArgumentError", nothing, given("int32", -1), by_value=True),
+    ]
+
+
+def _unary(kind: str = "any", edges: bool = True, own: tuple[complex, ...] = (), exact: bool = False) -> Samples:
+    """Calls with one operand; ``exact`` where those of integers are integers; ``own`` numbers for floats and for complex."""
 
     def samples(dtype: str) -> list[Sample]:
-        shapes = ((2, 3), _IMAGES, (), (0, 3))
+        shapes = ((2, 3), _IMAGES, (), (0, 3), (2, 1, 3, 1, 2))
         out = [Sample(numbers(dtype, *shape, seed=9, kind=kind)) for shape in shapes]
         if dtype in INEXACT or exact:
             out.append(Sample(full_width(dtype, kind)))
@@ -232,10 +267,14 @@ def _unary(kind: str = "any", edges: bool = True, own: tuple[float, ...] = (), e
             out.append(Sample(given(dtype, *limits(dtype))))
         if dtype == "float32":
             out.append(Sample(numbers(dtype, 1000, seed=9, kind=kind)))
+        if dtype in COMPLEX:  # on both sides of what is cut, and with one part that is no number
+            out.append(Sample(given(dtype, -4.0, -1.5 - 2j, -1.5 + 2j, 2j, -2j)))
+            out += [Sample(given(dtype, complex(nan, 1.0), complex(1.0, nan)))] if exact else []
         if is_float(dtype):
             out += [Sample(special(dtype))] if edges else []
-            out += [Sample(given(dtype, *own))] if own else []
-        return out
+            out += [Sample(a) for a in small(dtype)]
+        mine = [v for v in own if dtype in (COMPLEX if isinstance(v, complex) else FLOATS)]
+        return [*out, Sample(given(dtype, *mine))] if mine else out
 
     return samples
 
@@ -258,6 +297,7 @@ def _choices(dtype: str) -> list[Sample]:
     out = [
         Sample(c(2, 3), x, y),
         Sample(c(3), x, numbers(dtype, 2, 1)),
+        Sample(Array("bool", (2, 1), [True, False], "mask"), x, y),
         Sample(c(), numbers(dtype), numbers(dtype)),
         Sample(c(0, 3), numbers(dtype, 0, 3), numbers(dtype, 3)),
         Sample(c(1, 5, 2, 2), numbers(dtype, 1, 5, 2, 2, seed=1), numbers(dtype, 1, 5, 2, 2, seed=2)),
@@ -277,6 +317,8 @@ def _choices(dtype: str) -> list[Sample]:
                 given(dtype, 1.0, 2.0, nan),
             )
         )
+        out += [Sample(c(3), numbers(dtype, 3), nan), Sample(c(3), -inf, numbers(dtype, 3))]
+        out.append(Sample(c(6), *small(dtype)))
     return out
 
 
@@ -306,20 +348,32 @@ def _back(dtype: str) -> list[Sample]:
 
 
 _TRANSCENDENTAL = 8
+_INFINITE = complex(-inf, 1.0)
 
 RECORDS = [
-    _together("add", _binary(), dtypes=("bool", *NUMERIC), pairs=_ALL_PAIRS, errors=_unsigned_pair, gradients=_smooth()),
-    _together("subtract", _binary(), dtypes=NUMERIC, errors=_refused("bool"), gradients=_smooth()),
-    _together("multiply", _binary(), dtypes=("bool", *NUMERIC), gradients=_smooth(), exact_zero=True),
-    _together("divide", _binary("nonzero"), dtypes=("bool", *NUMERIC), ulps=2, gradients=_smooth()),
-    _together("floor_divide", _divisors, dtypes=REAL, errors=_refused("bool", "complex64")),
-    _together("remainder", _divisors, dtypes=REAL, errors=_refused("bool", "complex64")),
+    _together(
+        "add", _binary(scalars=(2, 0)), dtypes=("bool", *NUMERIC), ulps=1, pairs=_ALL_PAIRS, errors=_unsigned_pair,
+        gradients=_smooth(), exact_zero=True,
+    ),
+    _together(
+        "subtract", _binary(scalars=(2, 0)), dtypes=NUMERIC, ulps=1, errors=_refused("bool"), gradients=_smooth(),
+        exact_zero=True,
+    ),
+    _together(
+        "multiply", _binary(scalars=(2, 1)), dtypes=("bool", *NUMERIC), ulps=1, gradients=_smooth(), exact_zero=True
+    ),
+    _together("divide", _quotients, dtypes=("bool", *NUMERIC), ulps=2, gradients=_smooth(), exact_zero=True),
+    _together("floor_divide", _divisors, dtypes=REAL, ulps=1, errors=_refused("bool", "complex64")),
+    _together("remainder", _divisors, dtypes=REAL, ulps=1, errors=_refused("bool", "complex64")),
     _together(
         "pow",
         _powers,
         dtypes=NUMERIC,
         ulps=_TRANSCENDENTAL,
-        errors=lambda: [*_refused("bool")(), Bad("ArgumentError", numbers("int32", 2), -1, by_value=True)],
+        errors=lambda: [*_refused("bool")(), *_negative_powers()],
+        ties=lambda dtype: [
+            (Sample(given(dtype, 0.0, 0.0, 2.0), given(dtype, 0.0, 2.0, 0.0)), [[0.0, 0.0, 0.0], [0.0, 0.0, math.log(2)]])
+        ],
         gradients=lambda dtype: [
             Sample(numbers(dtype, 2, 3, kind="positive"), numbers(dtype, 3, seed=1, kind="positive")),
             Sample(numbers(dtype, 3, kind="distinct"), 3),
@@ -349,7 +403,7 @@ RECORDS = [
         for name in ("less", "less_equal", "greater", "greater_equal")
     ],
     *[
-        _together(name, _binary(scalars=(0, 2.5)), dtypes=("bool", *NUMERIC))
+        _together(name, _binary(scalars=(0, 2.5, 2**64)), dtypes=("bool", *NUMERIC))
         for name in ("logical_and", "logical_or", "logical_xor")
     ],
     *[
@@ -369,7 +423,7 @@ RECORDS = [
     _alone("positive", _unary(exact=True), gradients=_slopes(), needs=("copy",), exact_zero=True),
     _alone(
         "abs",
-        _unary(exact=True),
+        _unary(exact=True, own=(2.0**100 * (3 + 4j), 2.0**-100 * (3 + 4j), _INFINITE)),
         dtypes=NUMERIC,
         ulps=2,
         gradients=_slopes(),
@@ -378,15 +432,21 @@ RECORDS = [
     ),
     _alone("sign", _unary(exact=True), dtypes=NUMERIC, ulps=4),
     _alone("square", _unary(exact=True), dtypes=NUMERIC, ulps=2, gradients=_slopes()),
-    _alone("exp", _unary(own=(1e5, -1e5)), ulps=_TRANSCENDENTAL, gradients=_slopes()),
-    _alone("log", _unary("positive"), ulps=_TRANSCENDENTAL, gradients=_slopes("positive")),
-    _alone("sqrt", _unary("positive"), ulps=2, gradients=_slopes("positive"), exact_zero=True),
-    _alone("tanh", _unary(own=(40.0, -40.0)), ulps=_TRANSCENDENTAL, gradients=_slopes()),
-    _alone("sin", _unary(), ulps=_TRANSCENDENTAL, gradients=_slopes()),
-    _alone("cos", _unary(), ulps=_TRANSCENDENTAL, gradients=_slopes()),
-    _alone("isnan", _unary(exact=True)),
-    _alone("isfinite", _unary(exact=True)),
-    _alone("isinf", _unary(exact=True)),
+    _alone("exp", _unary(own=(1e5, -1e5, -9.0, -20.0, -60.0)), ulps=_TRANSCENDENTAL, gradients=_slopes()),
+    _alone(
+        "log", _unary("positive", own=(1 + 2.0**-10, 1 - 2.0**-8, 1e-3, 1e4)), ulps=_TRANSCENDENTAL,
+        gradients=_slopes("positive"), ties=lambda dtype: [(Sample(given(dtype, 0.0, 0.5)), [[inf, 2.0]])],
+    ),
+    _alone(
+        "sqrt", _unary("positive"), ulps=2, gradients=_slopes("positive"), exact_zero=True,
+        ties=lambda dtype: [(Sample(given(dtype, 0.0, 0.25)), [[inf, 1.0]])],
+    ),
+    _alone("tanh", _unary(own=(40.0, -40.0, 1e-3, -3e-4)), ulps=_TRANSCENDENTAL, gradients=_slopes(), exact_zero=True),
+    _alone("sin", _unary(own=(100.0, -1000.0, 1e-3)), ulps=_TRANSCENDENTAL, gradients=_slopes(), exact_zero=True),
+    _alone("cos", _unary(own=(100.0, -1000.0)), ulps=_TRANSCENDENTAL, gradients=_slopes()),
+    _alone("isnan", _unary(exact=True, own=(_INFINITE,))),
+    _alone("isfinite", _unary(exact=True, own=(_INFINITE, complex(0.0, -inf)))),
+    _alone("isinf", _unary(exact=True, own=(_INFINITE, complex(0.0, -inf)))),
     Record(
         "where",
         ref.where,
@@ -415,7 +475,7 @@ RECORDS = [
         gradients=lambda dtype: [Sample(numbers(dtype, *s, kind="distinct"), min=-0.6, max=0.7) for s in ((2, 3), _IMAGES)],
     ),
     Record(
-        "multiply_back", ref.multiply_back, _back, tier=1, dtypes=NUMERIC, needs=("where", "equal", "multiply"),
+        "multiply_back", ref.multiply_back, _back, tier=1, dtypes=NUMERIC, ulps=1, needs=("where", "equal", "multiply"),
         gradients=_tensors,
     ),
     Record(

@@ -29,6 +29,7 @@ _KEYS: tuple[tuple[tuple[int, ...], Any], ...] = (
     ((), ()),
     ((2, 0), 1),
     ((1, 5, 2, 2), (_s(None), _s(1, 4))),
+    ((2, 1, 3, 1, 2), (_s(None, None, -1), ..., 0, 1)),
 )
 
 
@@ -89,6 +90,9 @@ def _taken(dtype: str) -> list[Sample]:
         Sample(x, index(1, shape=()), axis=0),
         Sample(x, index(shape=(0,)), axis=1),
         Sample(numbers(dtype, 1, 5, 2, 2), index(4, 0), axis=1),
+        Sample(numbers(dtype, 2, 1, 3, 1, 2), index(2, 0), axis=2),
+        Sample(numbers(dtype, 300), index(299, 128, -300, -1), axis=0),
+        Sample(x, index(1, 2), axis=0),
         *([] if dtype == "bool" else [Sample(full_width(dtype), index(2, 0, 1), axis=0)]),
     ]
 
@@ -151,7 +155,7 @@ RECORDS = [
             Sample(numbers(dtype, 1, 5, 2, 2, seed=48, kind="distinct"), index(4, 4), axis=1),
         ],
     ),
-    Record("take_back", ref.take_back, _given_back, tier=2, dtypes=NUMERIC),
+    Record("take_back", ref.take_back, _given_back, tier=2, dtypes=NUMERIC, ulps=4),
     Record(
         "assign",
         ref.assign,
@@ -160,6 +164,7 @@ RECORDS = [
         errors=lambda: [
             Bad("ShapeError", _x(2, 3), _x(2)),
             Bad("ScalarRangeError", numbers("int8", 2), 300, by_value=True),
+            Bad("DTypeError", _x(2), numbers("complex64", 2)),
         ],
     ),
 ]

@@ -25,6 +25,10 @@ _STACKS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
     ((3,), (3, 2)),
     ((2, 2, 3), (2, 3, 2)),
     ((2, 1, 2, 3), (2, 3, 1)),
+    ((2, 1, 2, 3), (1, 2, 3, 2)),
+    ((2, 2, 3), (3, 2)),
+    ((3,), (2, 3, 2)),
+    ((2, 1, 1, 2, 3), (3, 1, 3, 2)),
     ((0, 3), (3, 2)),
     ((2, 0), (0, 3)),
     ((1, 2, 2, 3), (1, 2, 3, 2)),
@@ -58,7 +62,9 @@ def _products(first: bool = False, second: bool = False) -> Samples:
         if dtype in ("float16", "bfloat16"):
             out.append(Sample(Array(dtype, (4096,), [1.0] * 4096), Array(dtype, (4096,), [1.0] * 4096)))
         if is_float(dtype):
-            out.append(Sample(Array(dtype, (2, 2), [nan, 1.0, inf, 2.0]), Array(dtype, (2, 1), [1.0, 0.0])))
+            out.append(Sample(Array(dtype, (2, 2), [nan, 1.0, inf, 2.0]), Array(dtype, (2, 1), [1.0, 3.0])))
+            out.append(Sample(Array(dtype, (2, 2), [1.0, nan, 2.0, inf]), Array(dtype, (2, 1), [1.0, 0.0])))
+            out.append(Sample(Array(dtype, (1, 2), [0.0, 1.0]), Array(dtype, (2, 2), [nan, inf, 1.0, 2.0])))
         return out
 
     return samples

@@ -27,6 +27,7 @@ def _x(*shape: int) -> Array:
 
 
 _IMAGES = (1, 5, 2, 2)
+_FIVE = (2, 1, 3, 1, 2)
 
 
 def _joined(dtype: str) -> list[Sample]:
@@ -41,6 +42,8 @@ def _joined(dtype: str) -> list[Sample]:
         Sample([x(0, 3), x(2, 3)]),
         Sample([x(*_IMAGES), x(*_IMAGES, seed=33)], axis=1),
         Sample([x(0, 3), x(0, 2)], axis=1),
+        Sample([x(2, seed=s) for s in range(32, 39)]),
+        Sample([x(*_FIVE), x(*_FIVE, seed=33)], axis=2),
     ]
     if dtype != "bool":
         out.append(Sample([full_width(dtype), full_width(dtype)]))
@@ -62,7 +65,7 @@ def _stacked(dtype: str) -> list[Sample]:
         Sample([x, y], axis=1),
         Sample([x, y], axis=-1),
         Sample([numbers(dtype), numbers(dtype)]),
-        Sample([numbers(dtype, *_IMAGES)] * 2, axis=1),
+        Sample([numbers(dtype, *_IMAGES, seed=s) for s in (35, 36)], axis=1),
     ]
 
 
@@ -78,6 +81,7 @@ RECORDS = [
         ((0, 3), {"shape": (3, 0)}),
         ((2, 3), {"shape": (6,), "copy": True}),
         (_IMAGES, {"shape": (1, 5, 4, 1)}),
+        (_FIVE, {"shape": (3, 1, 2, 1, 2)}),
         errors=lambda: [
             Bad("ShapeError", _x(2, 3), shape=(4,)),
             Bad("ShapeError", _x(2, 3), shape=(-1, 4)),
@@ -92,6 +96,7 @@ RECORDS = [
         ((), {"axes": ()}),
         ((0, 3), {"axes": (1, 0)}),
         (_IMAGES, {"axes": (0, 1, 3, 2)}),
+        (_FIVE, {"axes": (4, 1, 0, 3, 2)}),
         errors=lambda: [Bad("ShapeError", _x(2, 3), axes=(0, 0)), Bad("ShapeError", _x(2, 3), axes=(0, 1, 2))],
     ),
     _view(
@@ -106,6 +111,7 @@ RECORDS = [
         ((2,), {"axis": (0, 2)}),
         ((), {"axis": 0}),
         (_IMAGES, {"axis": 2}),
+        (_FIVE, {"axis": 3}),
         errors=lambda: [Bad("ShapeError", _x(2), axis=3)],
     ),
     _view(
@@ -114,6 +120,7 @@ RECORDS = [
         ((2, 1, 3, 1), {"axis": (1, 3)}),
         ((2, 1), {"axis": -1}),
         ((0, 1), {"axis": 1}),
+        (_FIVE, {"axis": (3, 1)}),
         errors=lambda: [Bad("ShapeError", _x(2, 3), axis=0)],
     ),
     _view(
@@ -123,6 +130,8 @@ RECORDS = [
         ((), {"shape": (2, 2)}),
         ((1, 3), {"shape": (0, 3)}),
         ((1, 1, 2, 2), {"shape": (1, 3, 2, 2)}),
+        ((2, 3), {"shape": (2, 3)}),
+        ((3, 1, 2), {"shape": (2, 1, 3, 2, 2)}),
         errors=lambda: [Bad("ShapeError", _x(3), shape=(2,)), Bad("ShapeError", _x(2, 3), shape=(3,))],
     ),
     _view(
@@ -133,6 +142,7 @@ RECORDS = [
         ((2, 3, 2), {"axis": (0, 2)}),
         ((0, 3), {}),
         (_IMAGES, {"axis": 1}),
+        (_FIVE, {"axis": (2, 4)}),
         errors=lambda: [Bad("ShapeError", _x(2), axis=1)],
     ),
     Record(

@@ -43,6 +43,8 @@ def _convolved(kind: str = "any") -> Samples:
         if kind == "any":
             wide = full_width(dtype).data
             out.append(Sample(Array(dtype, (1, 1, 2, 2), wide), Array(dtype, (1, 1, 1, 1), wide[:1]), None))
+        if dtype == "float32" and kind == "any":  # more channels than a block has
+            out.append(Sample(numbers(dtype, 1, 17, 3, 3, seed=80), numbers(dtype, 18, 17, 2, 2, seed=81), None))
         return [s for s in out if kind == "any" or not s.tags & {"empty"}]
 
     return samples
@@ -121,6 +123,7 @@ def _normalised(dtype: str) -> list[Sample]:
         Sample(numbers(dtype, 2, 3, 2, seed=88), axis=1),
         Sample(numbers(dtype, 1, 5, 2, 2, seed=88), axis=1),
         Sample(numbers(dtype, 0, 3)),
+        Sample(numbers(dtype, 2, 0)),
     ]
     if is_float(dtype):
         out.append(Sample(given(dtype, 1000.0, 1000.0, -1000.0)))
@@ -237,7 +240,7 @@ RECORDS = [
         ref.softmax,
         _normalised,
         tier=3,
-        dtypes=REAL,
+        dtypes=("bool", *REAL),
         ulps=_TRANSCENDENTAL,
         gradients=_normal_slopes,
         errors=lambda: [Bad("ShapeError", numbers("float32", 2), axis=1)],
@@ -248,7 +251,7 @@ RECORDS = [
         ref.log_softmax,
         _normalised,
         tier=3,
-        dtypes=REAL,
+        dtypes=("bool", *REAL),
         ulps=_TRANSCENDENTAL,
         gradients=_normal_slopes,
         errors=lambda: [Bad("ShapeError", numbers("float32", 2), axis=1)],

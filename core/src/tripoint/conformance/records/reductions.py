@@ -16,9 +16,10 @@ from tripoint.conformance.records.record import (
     limits,
     nan,
     numbers,
+    small,
 )
 from tripoint.conformance.reference import reductions as ref
-from tripoint.conformance.reference.values import INTEGERS, KIND, NUMERIC, ORDERED, SIZE, Array
+from tripoint.conformance.reference.values import COMPLEX, INTEGERS, KIND, NUMERIC, ORDERED, SIZE, TINY, Array
 
 #: axes of a (2, 3, 2) operand; one off by one is seen.
 _AXES: tuple[dict[str, Any], ...] = (
@@ -40,6 +41,7 @@ def _reduced(kind: str = "any", empty: bool = True, several: bool = True, exact:
         out += [Sample(numbers(dtype, seed=3, kind=kind)), Sample(numbers(dtype, 5, seed=21, kind=kind), axis=0)]
         out += [Sample(numbers(dtype, 1, 5, 2, 2, seed=22, kind=kind), axis=1)]
         out += [Sample(numbers(dtype, 1, 5, 2, 2, seed=22, kind=kind), keepdims=True)]
+        out += [Sample(numbers(dtype, 2, 1, 3, 1, 2, seed=22, kind=kind), axis=2)]
         out += [Sample(numbers(dtype, 2, 0), axis=0)]
         if empty:
             out += [
@@ -51,6 +53,9 @@ def _reduced(kind: str = "any", empty: bool = True, several: bool = True, exact:
             out += [Sample(given(dtype, 1.0, nan, 2.0)), Sample(given(dtype, 1.0, inf, 2.0))]
             out += [Sample(given(dtype, *data)) for data in ((-inf, -inf), (inf, inf), (nan,), (0.0, nan))]
             out.append(Sample(Array(dtype, (2, 2), [-inf, -inf, inf, inf]), axis=1))
+            out += [Sample(small(dtype)[0]), Sample(given(dtype, -TINY[dtype] / 2, -TINY[dtype] / 4))]
+        if dtype in COMPLEX:
+            out.append(Sample(given(dtype, 2j, -3j)))
         if KIND[dtype] != "bool" and (exact or dtype not in INTEGERS):
             out.append(Sample(full_width(dtype)))
         if dtype in INTEGERS and exact:  # one unit apart, and the ends
@@ -76,14 +81,26 @@ def _sums(dtype: str) -> list[Sample]:
         out += [Sample(Array(dtype, (4096,), [1.0] * 4096))]
     if dtype == "float32":
         out += [Sample(numbers(dtype, 3), dtype="float64"), Sample(numbers(dtype, 2, 3), axis=1, dtype="float64")]
+        out += [Sample(full_width(dtype), dtype="float64"), Sample(numbers(dtype, 257, 3, seed=20), axis=0)]
     if dtype == "int32":
         out += [Sample(numbers(dtype, 3), dtype="float32"), Sample(numbers(dtype, 3), dtype="int32")]
     return out
 
 
+def _means(dtype: str) -> list[Sample]:
+    out = _reduced(exact=False)(dtype)
+    if dtype in INTEGERS and SIZE[dtype] == 64:  # whose sum does not fit in 64 bits
+        most = limits(dtype)[-1]
+        out += [Sample(given(dtype, most, most, most - 5)), Sample(given(dtype, most, most // 2 + 2, 1), axis=0)]
+    return out
+
+
 def _products(dtype: str) -> list[Sample]:
     kind = "any" if KIND[dtype] == "bool" else "nonzero"
-    return _reduced(kind)(dtype)
+    out = [s for s in _reduced(kind)(dtype) if all(len(a.data) < 1000 for a in s.arrays())]
+    if dtype == "float32":  # many factors without an error that grows
+        out.append(Sample(Array(dtype, (1000,), [4.0, -0.5, 1.0, -1.0, -0.5] * 200)))
+    return out
 
 
 def _slopes(dtype: str) -> list[Sample]:
@@ -101,6 +118,7 @@ def _nothing() -> list[Bad]:
     return [
         Bad("ShapeError", numbers("float32", 0, 3), axis=0),
         Bad("ShapeError", numbers("float32", 0)),
+        Bad("ShapeError", numbers("float32", 0, 0), axis=0),
         *_axes(),
     ]
 
@@ -115,7 +133,15 @@ def _twice() -> list[Bad]:
 
 
 def _shared(dtype: str) -> list[tuple[Sample, list[Any]]]:
-    return [(Sample(given(dtype, 3.0, 3.0, 3.0, 3.0)), [[0.25, 0.25, 0.25, 0.25]])]
+    return [
+        (Sample(given(dtype, 3.0, 3.0, 3.0, 3.0)), [[0.25, 0.25, 0.25, 0.25]]),
+        (Sample(given(dtype, 1.0, nan, 2.0)), [[0.0, 1.0, 0.0]]),
+    ]
+
+
+def _zeros(dtype: str) -> list[tuple[Sample, list[Any]]]:
+    x = Array(dtype, (3, 3), [2, 0, 3, 0, 5, 0, 1, 2, 3])
+    return [(Sample(x, axis=1), [[[0.0, 6.0, 0.0], [0.0, 0.0, 0.0], [6.0, 3.0, 2.0]]])]
 
 
 def _first(dtype: str) -> list[Sample]:
@@ -151,7 +177,7 @@ RECORDS = [
     Record(
         "sum_leading", ref.sum_leading, _leading, tier=2, dtypes=NUMERIC, ulps=_SUMMED, needs=("sum",),
     ),
-    Record("prod", ref.prod, _products, tier=2, ulps=_SUMMED, errors=_twice, gradients=_slopes),
+    Record("prod", ref.prod, _products, tier=2, ulps=_SUMMED, errors=_twice, gradients=_slopes, ties=_zeros),
     Record("max", ref.max, _reduced(empty=False), tier=2, dtypes=ORDERED, errors=_nothing, gradients=_slopes, ties=_shared),
     Record("min", ref.min, _reduced(empty=False), tier=2, dtypes=ORDERED, errors=_nothing, gradients=_slopes, ties=_shared),
     Record("all", ref.all, _reduced(), tier=2, errors=_twice),
@@ -159,7 +185,7 @@ RECORDS = [
     Record("argmax", ref.argmax, _first, tier=2, dtypes=ORDERED, errors=_nothing),
     Record("argmin", ref.argmin, _first, tier=2, dtypes=ORDERED, errors=_nothing),
     Record(
-        "mean", ref.mean, _reduced(exact=False), tier=2, ulps=_SUMMED, errors=_twice, gradients=_slopes,
+        "mean", ref.mean, _means, tier=2, ulps=_SUMMED, errors=_twice, gradients=_slopes,
         needs=("sum", "divide"),
     ),
 ]  # fmt: skip

@@ -35,7 +35,8 @@ def _alone(fn: Callable[[Number], Number], kind: str = "same") -> Callable[[Arra
     return run
 
 
-def _quotient(a: Number, b: Number) -> Number:
+def quotient(a: Number, b: Number) -> Number:
+    """Division as IEEE 754 has it, where Python raises."""
     if b == 0:
         if isinstance(a, complex) or isinstance(b, complex):
             return complex(math.nan, math.nan)
@@ -47,7 +48,7 @@ def _quotient(a: Number, b: Number) -> Number:
 
 def _floor_divide(a: Number, b: Number) -> Number:
     if b == 0:
-        return 0 if isinstance(a, int) else _quotient(a, b)
+        return 0 if isinstance(a, int) else quotient(a, b)
     return math.nan if isinstance(a, float) and math.isinf(a) else a // b
 
 
@@ -70,23 +71,25 @@ def _power(a: Number, b: Number) -> Number:
         return math.nan
 
 
-def _larger(a: Number, b: Number) -> Number:
+def larger(a: Number, b: Number) -> Number:
+    """The larger of two numbers; NaN where either is."""
     return a if a != a or (b == b and a >= b) else b
 
 
-def _smaller(a: Number, b: Number) -> Number:
+def smaller(a: Number, b: Number) -> Number:
+    """The smaller of two numbers; NaN where either is."""
     return a if a != a or (b == b and a <= b) else b
 
 
 add = _together(lambda a, b: (a or b) if isinstance(a, bool) else a + b)
 subtract = _together(lambda a, b: a - b)
 multiply = _together(lambda a, b: (a and b) if isinstance(a, bool) else a * b)
-divide = _together(_quotient, "float")
+divide = _together(quotient, "float")
 floor_divide = _together(_floor_divide)
 remainder = _together(_remainder)
 pow = _together(_power)
-maximum = _together(_larger)
-minimum = _together(_smaller)
+maximum = _together(larger)
+minimum = _together(smaller)
 equal = _together(lambda a, b: a == b, "bool")
 not_equal = _together(lambda a, b: a != b, "bool")
 less = _together(lambda a, b: a < b, "bool")
@@ -200,4 +203,4 @@ def multiply_back(g: Array, slope: Array) -> Array:
 
 def divide_back(g: Array, x: Array) -> Array:
     """Quotients, and 0 where the first operand is 0."""
-    return mapped(lambda a, b: 0 if a == 0 else _quotient(a, b), result_dtype((g, x)), g, x)
+    return mapped(lambda a, b: 0 if a == 0 else quotient(a, b), result_dtype((g, x)), g, x)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tripoint.conformance.reference.elementwise import _larger, _quotient, _smaller
+from tripoint.conformance.reference.elementwise import larger, quotient, smaller
 from tripoint.conformance.reference.values import INEXACT, SIGNED, UNSIGNED, Array, axes_of, made, positions
 
 
@@ -70,12 +70,12 @@ def prod(x: Array, axis: Any = None, dtype: Any = None, keepdims: bool = False) 
 
 def max(x: Array, axis: Any = None, keepdims: bool = False) -> Array:
     """Largest elements; NaN if one is NaN."""
-    return _groups(x, axis, keepdims, x.dtype, lambda values: functools.reduce(_larger, values))
+    return _groups(x, axis, keepdims, x.dtype, lambda values: functools.reduce(larger, values))
 
 
 def min(x: Array, axis: Any = None, keepdims: bool = False) -> Array:
     """Smallest elements; NaN if one is NaN."""
-    return _groups(x, axis, keepdims, x.dtype, lambda values: functools.reduce(_smaller, values))
+    return _groups(x, axis, keepdims, x.dtype, lambda values: functools.reduce(smaller, values))
 
 
 def all(x: Array, axis: Any = None, keepdims: bool = False) -> Array:
@@ -111,4 +111,4 @@ argmin = _first(lambda a, b: a < b)
 def mean(x: Array, axis: Any = None, keepdims: bool = False) -> Array:
     """Means; integers in float32; of nothing NaN."""
     dtype = x.dtype if x.dtype in INEXACT else "float32"
-    return _groups(x, axis, keepdims, dtype, lambda values: _quotient(total(values), len(values)))
+    return _groups(x, axis, keepdims, dtype, lambda values: quotient(total(values), len(values)))

@@ -34,6 +34,9 @@ for _names, _kind in ((SIGNED, "int"), (UNSIGNED, "uint"), (FLOATS, "float"), (C
 #: distance from 1 to the next number.
 EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 EPS |= {"complex64": EPS["float32"], "complex128": EPS["float64"]}
+#: smallest number with all its bits; below it are the subnormal ones.
+TINY = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "float32": 2.0**-126, "float64": 2.0**-1022}
+TINY |= {"complex64": TINY["float32"], "complex128": TINY["float64"]}
 
 
 class Array:
@@ -66,6 +69,10 @@ class Array:
     def finite(self) -> bool:
         """Whether every element is."""
         return all(isinstance(v, int) or math.isfinite(abs(v)) for v in self.data)
+
+    def subnormal(self) -> bool:
+        """Whether an element is smaller than the dtype holds with all its bits, and not 0."""
+        return self.dtype in FLOATS and any(0 < abs(v) < TINY[self.dtype] for v in self.data)
 
     def astype(self, dtype: str) -> Array:
         """The elements in another dtype."""
@@ -116,17 +123,27 @@ def cast(value: Any, dtype: str) -> Any:
     if kind in ("int", "uint"):
         return wrapped(int(value), SIZE[dtype], kind == "int")
     if kind == "float":
-        return rounded(_float(value), dtype)
+        return rounded(_float(value if dtype == "float64" else _odd(value)), dtype)
     part = "float32" if dtype == "complex64" else "float64"
     value = complex(value)
     return complex(rounded(value.real, part), rounded(value.imag, part))
+
+
+def _odd(value: Any) -> Any:
+    """An int cut to 53 bits, the last of them 1 if something was cut: rounded from there to fewer bits, it is rounded once."""
+    cut = abs(value).bit_length() - 53 if isinstance(value, int) else 0
+    if cut <= 0:
+        return value
+    kept = abs(value) >> cut
+    kept |= kept << cut != abs(value)
+    return math.copysign(1, value) * math.ldexp(kept, cut) if cut < 900 else value
 
 
 def _float(value: Any) -> float:
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(math.inf, value)
+        return -math.inf if value < 0 else math.inf
 
 
 def wrapped(value: int, bits: int, signed: bool) -> int:
@@ -145,7 +162,7 @@ def rounded(value: float, dtype: str) -> float:
     try:
         return float(struct.unpack(code, struct.pack(code, value))[0])
     except OverflowError:
-        return math.copysign(math.inf, value)
+        return -math.inf if value < 0 else math.inf
 
 
 def _bfloat16(value: float) -> float:
