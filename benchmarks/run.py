@@ -29,7 +29,8 @@ import tripoint as tp
 from tripoint.plugin import Backend, Device, check, dtypes_in, payload, plain, register, strided
 
 Pair = tuple[Callable[[], Any], Callable[[], Any], int]
-REPORT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
+ROOT = Path(__file__).resolve().parent.parent
+REPORT = ROOT / "docs" / "performance.md"
 
 
 def ratio(ours: Callable[[], Any], theirs: Callable[[], Any], number: int, rounds: int) -> float:
@@ -93,7 +94,7 @@ def training_step() -> tuple[Callable[[], None], Callable[[], None]]:
 
 def author_cases() -> dict[str, Pair]:
     """As `cases`, of what code of a plugin costs, each over a one-element ``a + b`` on cpu.strided."""
-    sys.path.insert(0, str(REPORT.parent.parent / "examples" / "backend_minimal"))
+    sys.path.insert(0, str(ROOT / "examples" / "backend_minimal"))
     import tripoint_mini as mini
 
     nothing = Backend(Device("nil"), strided, payload=mini.Buffer, frozen=True)

@@ -967,7 +967,7 @@ def test_the_kit_finds_no_fault_in_tiers_0_and_1(point: str, site: Path) -> None
     assert passed >= 20
 
 
-@pytest.mark.parametrize(("point", "least"), [("arena.strided", 6), ("cpu.strided.log8", 100)])
+@pytest.mark.parametrize(("point", "least"), [("arena.strided", 6), ("cpu.strided.log8", 100), ("cpu.runs", 300)])
 def test_the_kit_finds_no_fault_in_any_tier_of_what_is_declared(point: str, least: int, site: Path) -> None:
     program = f"""
     from tripoint import conformance

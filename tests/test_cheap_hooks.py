@@ -336,6 +336,13 @@ def test_what_is_written_into_a_cheap_layout_comes_back_to_it_with_its_parameter
     assert flags.tolist() == [[True, False, True], [False, True, False]]
 
 
+def test_an_explanation_says_how_what_is_written_comes_back() -> None:
+    x = tp.asarray([[1.0, 2.0]]).to(layout=padded()(4))
+    walk = tp.explain(operators()["add_"], x, tp.ones((2,)))
+    assert walk.steps == ("by the functional operator, back through the hooks, binding what it gives",)
+    assert (walk.result, walk.gave["layout"]) == ("cpu.yard_padded.float32", "of x1, which is written")
+
+
 def test_what_must_not_be_written_is_refused_and_leaves_everything() -> None:
     made = padded()
     x = tp.asarray([[1.0, 2.0], [3.0, 4.0]]).to(layout=made(4))

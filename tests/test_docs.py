@@ -102,7 +102,7 @@ def test_blocks_run(name: str, tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         encoding="utf-8",
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, f"{name}:\n{done.stdout}{done.stderr}"
 

@@ -110,6 +110,12 @@ def test_a_file_that_hides_a_module_is_found_in_the_current_folder(
     assert what.startswith(f"{there / name}.py hides ")
     assert what.endswith(f": a program that is started here imports it as {name}")
     assert remedy.startswith("rename it, or start programs in another folder")
+    # Where the folder is on the path it is no warning any more, and comes before what breaks for it.
+    if name == "yard":
+        program = f"import sys; sys.path.insert(0, {str(there)!r})\n{PROGRAM}"
+        first, *_ = run_program(program, site=site, flags=("-P",)).splitlines()
+        level, what, _ = ast.literal_eval(first)
+        assert (level, what.endswith("yard.py: this program imports it as yard")) == ("error", True)
 
 
 def test_the_current_folder_may_be_that_of_the_module_and_may_be_gone(

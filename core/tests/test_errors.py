@@ -119,6 +119,8 @@ def test_routes_tried_and_why_each_was_left() -> None:
     )
     assert "\n  tried: kernel: 1 takes part, none fits; hooks: errroute declares" in str(error)
     assert dict(_caught(lambda: tp.exp(x)).routes)["hooks"] == "every operand is strided and plain"
+    said = "add would do, and assign_ write what it gives: that has no kernel on errroute.strided.float32"
+    assert dict(_caught(lambda: x.__iadd__(x)).routes)["decomposition"] == said
     made = dict(_caught(lambda: tp.ones((2,), device="errroute")).routes)
     assert made["kernel"].endswith(("registered, none takes part", "none is registered"))  # as others are loaded or not
     assert made["hooks"] == "there is no operand"

@@ -111,6 +111,28 @@ def test_a_layer_may_give_something_else_altogether() -> None:
         assert tp.exp(x) == "exp"
 
 
+def test_the_built_form_may_call_operators_without_meeting_itself() -> None:
+    class Sizes(Layer, below="profile"):
+        seen: list[str] = []
+
+        def build(self, op: Any, next_plan: Any, keys: Any, below: Any) -> Any:
+            def plan(*values: Any) -> Any:
+                out = next_plan(*values)
+                self.seen.append(op.name)
+                with self.off(below):
+                    tp.abs(out)
+                return out
+
+            return plan
+
+    x = _meta(2)
+    with Sizes() as sizes:
+        assert tp.exp(x).shape == (2,)
+        assert tp.exp(x + x).shape == (2,)
+    assert sizes.seen == ["exp", "add", "exp"]
+    assert get_mode() is DEFAULT
+
+
 @pytest.mark.parametrize(
     ("slip", "words"),
     [

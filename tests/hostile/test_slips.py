@@ -81,7 +81,7 @@ def met(write: Write, run: Run, tmp_path_factory: pytest.TempPathFactory) -> tup
         # The point that is meant, and those that the entry points have, so that the difference can be seen.
         (
             "misspelt",
-            "ones on misspelt.strided.plain, which misspelt does not provide: its entry points name misspelt.strid",
+            "ones on misspelt.strided.plain, which misspelt does not provide: its entry points of ",
         ),
         (
             "misspelt",
@@ -89,7 +89,11 @@ def met(write: Write, run: Run, tmp_path_factory: pytest.TempPathFactory) -> tup
         ),
         (
             "pattern",
-            "exp on (pattern.strded.plain), which pattern does not provide: its entry points name pattern.strided",
+            "exp on (pattern.strded.plain), which pattern does not provide: its entry points of ",
+        ),
+        (
+            "misspelt",
+            "of tripoint.backends.v1 name misspelt.stridded. See the spelling of both; where the point is another",
         ),
         ("grouped", "unknown device 'grouped'"),
         (
@@ -241,7 +245,9 @@ except tp.errors.PluginError as error:
 print(tp.exp(tp.ones((2,), device="home")).shape)
 """
     said, used = run(program, tmp_path).splitlines()
-    other = f"kernel of exp on home.strided.plain, which fast does not provide: its entry points of tripoint.kernels.v1 name {name}"
+    other = (
+        f"exp on home.strided.plain, which fast does not provide: its entry points of tripoint.kernels.v1 name {name}"
+    )
     assert ("entry-point name 'home' is no point" if name == "home" else other) in said
     assert used == "(2,)"
 

@@ -316,13 +316,11 @@ def select_derivative(
     Where none fits, those that fit the keys that tensors are `differentiated` by; the keys that decided are given back.
     """
     tensors = tuple([k.base if k.is_tensor else ABSENT for k in keys])
-    tried = dict.fromkeys((tensors, tuple([differentiated(k) for k in tensors])))
-    found: Derivative | None = None
-    tied: tuple[Derivative, ...] = ()
     row = rows.get(operator)  # which may have been taken back, with the plugin that declared it
-    for by in tried if row is not None else ():
-        stated = derivatives.get(operator, ())
-        found, tied = select((d for d in stated if row is not None and takes_part(d.origin, row, by)), by, slots)
+    stated = derivatives.get(operator, ()) if row is not None else ()
+    for by in dict.fromkeys((tensors, tuple([differentiated(k) for k in tensors]))):
+        taking = [d for d in stated if row is not None and takes_part(d.origin, row, by)]
+        found, tied = select(taking, by, slots)
         if found is not None or tied:
             return found, tied, by
     return None, (), tensors

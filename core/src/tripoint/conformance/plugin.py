@@ -74,7 +74,11 @@ def conformance_verdict(conformance_session: Session, conformance_unit: Unit) ->
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
     """What is blocked is told apart from what is skipped; declarations that hold are no verdict and not counted."""
-    if report.skipped and isinstance(report.longrepr, (tuple, list)) and report.longrepr[2].startswith("Skipped: blocked: "):
+    if (
+        report.skipped
+        and isinstance(report.longrepr, (tuple, list))
+        and report.longrepr[2].startswith("Skipped: blocked: ")
+    ):
         return "blocked", "b", "BLOCKED"
     if report.when == "call" and report.passed and report.nodeid.endswith("::test_declarations"):
         return "", ".", "PASSED"

@@ -26,6 +26,11 @@ _DTYPE = re.compile(rf"\b({'|'.join(dtypes.PLAIN)})\b")
 _COUNTED = {**_WORDS, "pass": "passed", "fail": "failed", "unsupported": "unsupported", "known": "failed as known"}
 
 
+def of_any_dtype(text: str) -> str:
+    """What is said of one dtype, as it is said of any."""
+    return _DTYPE.sub("*", text)
+
+
 class Verdict:
     """What came of one operator in one tier.
 
@@ -73,7 +78,7 @@ class Verdict:
         """The failures with a reproducer each: one per kind of fault, with the dtypes that have it."""
         kinds: dict[str, list[ConformanceFailure]] = {}
         for failure in self.failures:
-            kinds.setdefault(_DTYPE.sub("*", failure.what), []).append(failure)
+            kinds.setdefault(of_any_dtype(failure.what), []).append(failure)
         shown = [
             min(alike, key=lambda f: f.dtype != "float32").text(tuple(dict.fromkeys(f.dtype for f in alike)))
             for alike in kinds.values()

@@ -11,7 +11,7 @@ from typing import Any
 from tripoint.conformance.checks import golden, gradients, inplace, memory, protocols, values, views
 from tripoint.conformance.known import Known
 from tripoint.conformance.records import RECORDS, Record, Sample, chosen, matches, unknown
-from tripoint.conformance.report import Report, Verdict
+from tripoint.conformance.report import Report, Verdict, of_any_dtype
 from tripoint.conformance.script import NO_KERNEL, NO_PROOF, ConformanceFailure, Unsupported, flat
 from tripoint.conformance.target import Target, check_words
 from tripoint.errors import ArgumentError
@@ -364,7 +364,10 @@ class Session:
             reasons = {NO_KERNEL: 1}
         if proof and not self.target.said.elements:
             reasons["elements, of which tensors here hold none"] = 1
-        lacks = "; ".join(reasons)
+        alike: dict[str, list[str]] = {}
+        for reason in reasons:
+            alike.setdefault(of_any_dtype(reason), []).append(reason)
+        lacks = "; ".join(said[0] if len(said) == 1 else kind for kind, said in alike.items())
         if failures:
             return Verdict(unit.tier, unit.name, "fail", failures[0].line(), failures, passed)
         if known:

@@ -110,6 +110,10 @@ class Layer:
         """A scope in which the layer takes part: ``with layer.on(): ...``."""
         return Scope(lambda mode: mode.replace(layers=(*mode.layers, self)))
 
+    def off(self, below: Mode) -> Scope:
+        """A scope without the layer and all above it, for operators that a plan of `build` itself calls."""
+        return Scope(lambda mode: below)
+
     def __enter__(self) -> Self:
         self.__dict__.setdefault("_scope", self.on()).__enter__()
         return self

@@ -63,6 +63,8 @@ def _no_hooks(res: Resolution) -> str:
 
 def _no_decomposition(res: Resolution) -> str:
     functional = res.row.functional
+    if functional is not None and res.inner is not None and res.inner.out is not None:
+        return f"{functional.name} would do, and assign_ write what it gives: that has no kernel on {res.keys[0].base}"
     if functional is None or not functional.composite:
         return f"{res.row.name} is a primitive, without one"
     return f"that of {functional.name} gives a tensor of its own, and writes into none"

@@ -186,6 +186,8 @@ def _gave(res: Resolution, called: list[str], keyed: dict[str, Any]) -> dict[str
             said[axis] = f"by the operator's rule {res.row.dtype.name!r}"
         elif len(having) == len(tensors):
             said[axis] = f"of {', '.join(having[:3])}{', ...' * (len(having) > 3)}"
+        elif res.row.mutates is not None:
+            said[axis] = f"of {tensors[0][0]}, which is written"
         else:
             said[axis] = "stated by the kernel" if res.kernel is not None else f"as the {res.how} give it"
     return said

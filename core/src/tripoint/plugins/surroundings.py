@@ -66,20 +66,25 @@ class Installed:
     def hidden(self) -> Iterator[Line]:
         """Files that Python finds, by the current folder and the path, in the place of those that were installed."""
         here = _asked(os.getcwd)
-        path = [*([here] if here is not None else []), *sys.path]
         names = dict.fromkeys([_CORE])
         for plugin in self.plugins:
             names |= dict.fromkeys([plugin.name, *(normalise(name) for name, _ in self.needs(plugin))])
         for module, own in (pair for name in names for pair in self.modules(name)):
-            spec = PathFinder.find_spec(module, path)
-            other = spec.origin if spec is not None else None
-            if other and os.path.isfile(other) and not os.path.samefile(other, own):
-                what = f"{other} hides {own}: a program that is started here imports it as {module}"
-                yield (
-                    "warning",
-                    what,
-                    "rename it, or start programs in another folder, or take its folder off PYTHONPATH",
-                )
+            # What this program finds is why something is broken; what one finds that is started here may be.
+            for level, folders, who in (
+                ("error", [], "this program"),
+                ("warning", [here], "a program that is started here"),
+            ):
+                spec = PathFinder.find_spec(module, [*filter(None, folders), *sys.path])
+                other = spec.origin if spec is not None else None
+                if other and os.path.isfile(other) and not os.path.samefile(other, own):
+                    what = f"{other} hides {own}: {who} imports it as {module}"
+                    yield (
+                        level,
+                        what,
+                        "rename it, or start programs in another folder, or take its folder off PYTHONPATH",
+                    )
+                    break
 
     def needs(self, plugin: Plugin) -> list[tuple[str, list[str]]]:
         """Names and clauses of what a plugin requires besides the core, of which its own refusal tells."""

@@ -300,14 +300,21 @@ class Coverage:
         return said
 
     def _of_others(self) -> list[tuple[str, str, str]]:
-        """Columns with kernels of other distributions than the one that provides the point: who, and of which operators."""
+        """Columns with kernels of other distributions than the one that provides the point: who, and of which operators.
+
+        What computes an operator of its own, in a namespace, is left out: that is nobody else's.
+        """
         found: dict[tuple[str, str], dict[str, None]] = {}
         for place in self.places:
             for operator in self.operators:
                 cell = self._at[operator, place.name]
-                if cell.verdict == "kernel" and cell.taken and cell.provider.partition(" ")[0] != place.provider:
+                by = cell.provider.partition(" ")[0]
+                if cell.verdict == "kernel" and cell.taken and "::" not in operator and by not in ("", place.provider):
                     found.setdefault((place.column, cell.provider), {})[operator] = None
-        return [(column, provider, ", ".join(names)) for (column, provider), names in found.items()]
+        return [
+            (column, provider, ", ".join([*names][:8]) + f" and {len(names) - 8} others" * (len(names) > 8))
+            for (column, provider), names in found.items()
+        ]
 
     def __str__(self) -> str:
         return self.to_text()

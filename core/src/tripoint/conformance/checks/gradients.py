@@ -205,7 +205,7 @@ def without(
         return Unsupported(f"needs {word} {name}, which has no kernel here")
     if isinstance(error, TripointError) and not isinstance(error, PluginError):
         beyond = target.beyond(result) if result is not None else None
-        beyond = beyond or part_beyond(target, script)
+        beyond = beyond or (part_beyond(target, script) if name is None else None)
         if beyond is not None:
             return Unsupported(beyond)
     return script.raised(error, "gradients")

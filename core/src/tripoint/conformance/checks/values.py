@@ -131,7 +131,7 @@ def judge(
     if lack is not None and excused and (lack[0] != "*" or name is not None):
         return Unsupported(lack[1], lack[0])
     beyond = target.beyond(result) if result is not None and excused else None
-    beyond = beyond or (part_beyond(target, script) if excused else None)
+    beyond = beyond or (part_beyond(target, script) if excused and name is None else None)
     if beyond is not None:
         return Unsupported(beyond)
     if name is not None and target.said.lacks is None:
