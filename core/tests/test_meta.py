@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tripoint as tp
-from tripoint.errors import DeviceError, ShapeError, SizeError
+from tripoint.errors import DeviceError, ScalarRangeError, ShapeError, SizeError
 
 _BIG = 2**33
 
@@ -245,3 +245,11 @@ def test_it_prints_and_has_no_memory() -> None:
     assert tp.shares_memory(_of(2), _of(2)) is False
     with pytest.raises(DeviceError, match="argument x1: meta, argument x2: cpu"):
         _of(2) + tp.zeros((2,))
+
+
+def test_numbers_that_an_integer_dtype_cannot_hold_are_refused_as_where_there_are_values() -> None:
+    x = _of(2, dtype="uint8")
+    for attempt in (lambda: x + 300, lambda: -1 - x, lambda: tp.where(x < 2, x, 256), lambda: tp.maximum(x, -1)):
+        with pytest.raises(ScalarRangeError, match="does not fit in uint8"):
+            attempt()
+    assert [(x + 255).dtype.name, (x + 0.5).dtype.name, (x < 300).dtype.name] == ["uint8", "float32", "bool"]

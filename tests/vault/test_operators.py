@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import operator
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -303,6 +304,31 @@ def test_python_numbers_and_promotion_never_ask_for_float64() -> None:
     with tp.fallback("allow"), pytest.raises(DTypeError, match="vault:0 has no float64"):
         ones.sum(dtype="float64")  # what a kernel refuses is no reason to compute elsewhere
     tp.synchronize("vault")
+
+
+_COMPARISONS = {
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+}
+
+
+@pytest.mark.parametrize("name", _COMPARISONS)
+@pytest.mark.parametrize("device", ["cpu", "vault"])
+def test_integers_compare_with_numbers_beyond_their_dtype(name: str, device: str) -> None:
+    says, ours = _COMPARISONS[name], getattr(tp, name)
+    for dtype in DTYPES[1:9]:
+        kind = np.iinfo(dtype)
+        elements = [int(kind.min), 1, int(kind.max)]
+        x = tp.asarray(elements, dtype=dtype, device=device)
+        for number in (-1, 300, int(kind.min) - 1, int(kind.max) + 1, -(2**70), 10**400):
+            assert ours(x, number).tolist() == [says(e, number) for e in elements]
+            assert ours(number, x).tolist() == [says(number, e) for e in elements]
+    with pytest.raises(ScalarRangeError, match="300 does not fit in uint8"):
+        tp.ones((2,), dtype="uint8", device=device) + 300
 
 
 _PARTS: dict[str, Callable[..., Any]] = {

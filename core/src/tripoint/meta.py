@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tripoint.dtypes import DType
+from tripoint.dtypes import DType, integral
 from tripoint.errors import ArgumentError, DeviceError
 from tripoint.plugin import Backend, Capabilities, Device, Key, Row, strided
-from tripoint.rules import check_shape
+from tripoint.rules import check_shape, in_range
 
 __all__ = ["Shaped", "backend"]
 
@@ -62,6 +62,9 @@ def shapes_only(row: Row) -> Callable[..., Any] | None:
     roles = [p.role for p in row.operands]
 
     def kernel(*operands: Any, target: Key, **meta: Any) -> Shaped:
+        number = meta.get("fill_value")  # of an operand that is one, too
+        if target.dtype in integral and isinstance(number, int) and not in_range(number, target.dtype):
+            raise OverflowError  # as of a library that computes; the core words it
         shapes = tuple(
             tuple([p.shape for p in v]) if role == "variadic" else None if v is None else getattr(v, "shape", ())
             for v, role in zip(operands, roles, strict=True)

@@ -57,6 +57,8 @@ class Row:
         samples: for the conformance kit, a function giving the calls that it makes, each a `tripoint.plugin.Sample`.
         reference: for the kit, what the operator computes: a function of nested lists and metadata giving nested lists.
         ulps: for the kit, how many units in the last place results of floating dtypes may be off.
+        numbers: of a comparison, what it says of two Python numbers; it answers where one is beyond every element of an
+            integer dtype.
         kind: its family, such as ``elementwise``.
         minimal: whether a backend should have it first.
         commutative: whether its two operands may change places.
@@ -68,8 +70,8 @@ class Row:
 
     __slots__ = (
         "aliases", "bind", "body", "call", "commutative", "composite", "dtype", "functional", "keyed",
-        "kind", "metas", "minimal", "mutates", "name", "operands", "origin", "package", "params", "plans", "reference",
-        "returns", "samples", "shape", "target", "ulps", "zero_preserving",
+        "kind", "metas", "minimal", "mutates", "name", "numbers", "operands", "origin", "package", "params", "plans",
+        "reference", "returns", "samples", "shape", "target", "ulps", "zero_preserving",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +97,7 @@ class Row:
         samples: Callable[[], Any] | None = None,
         reference: Callable[..., Any] | None = None,
         ulps: float = 8,
+        numbers: Callable[[Any, Any], bool] | None = None,
     ) -> None:
         self.name = name
         self.body = body
@@ -118,6 +121,7 @@ class Row:
         self.samples = samples
         self.reference = reference
         self.ulps = ulps
+        self.numbers = numbers
         self.package = (body.__module__ or "__main__").partition(".")[0]
         self.origin = f"{short_file(body.__code__.co_filename, body.__module__)}:{body.__code__.co_firstlineno}"
         self.plans: dict[Any, Any] = {}

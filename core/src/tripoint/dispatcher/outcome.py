@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tripoint.callables import keyword_names
+from tripoint.dtypes import integral
 from tripoint.errors import (
     OutOfMemoryError,
     PluginError,
@@ -25,8 +26,8 @@ from tripoint.kernels import Kernel, Point, find_point
 from tripoint.keys import Key
 from tripoint.modes import DEFAULT, current
 from tripoint.plugins import Plugin, blame, described, guarded, outlive, plugin_behind, plugin_named
-from tripoint.rules import LARGEST, check_number
-from tripoint.schema import Row
+from tripoint.rules import LARGEST, check_number, in_range
+from tripoint.schema import Row, rows
 from tripoint.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -212,7 +213,8 @@ def is_readonly(tensor: Tensor) -> bool:
 def recover(
     res: Resolution, error: BaseException, values: tuple[Any, ...], run: Callable[..., Any] | None = None
 ) -> Any:
-    """Where a kernel that raised arrives: run again where only the host's floating-point settings made it raise.
+    """Where a kernel that raised arrives: run again where only the host's floating-point settings made it raise, and answered
+    where a comparison needs no kernel.
 
     An in-place kernel (``run`` is ``None``) is not run twice: NumPy checks those settings when the result is complete, and a
     kernel whose library may stop earlier meets that itself.
@@ -233,6 +235,8 @@ def recover(
             except Exception as again:
                 error = again
         made = failed(res, error, values)
+        if issubclass(type(made), ScalarRangeError) and (answer := _beyond(res, values)) is not None:
+            return answer
         if made is error:
             raise made  # with the cause and the context that it has
         raise made from made.__cause__
@@ -331,6 +335,25 @@ def _too_wide(res: Resolution, values: tuple[Any, ...]) -> ScalarRangeError | No
             except TripointError:
                 continue
     return None
+
+
+def _beyond(res: Resolution, values: tuple[Any, ...]) -> Any:
+    """The payload of a comparison with a Python number that an integer dtype cannot hold, so that every element is on the same
+    side of it as 0 is; ``None`` of any other call.
+    """
+    row, out = res.row, res.out
+    dtypes = [d or k.dtype for d, k in zip(res.casts, res.keys, strict=True) if k.is_tensor]
+    numbers = [v for v in values if not isinstance(v, Tensor)]
+    if (
+        row.numbers is None
+        or out is None
+        or not all(d in integral and not in_range(n, d) for d in dtypes for n in numbers)
+    ):
+        return None
+    answer = row.numbers(*[0 if isinstance(v, Tensor) else v for v in values])
+    full = rows["full"].call
+    shape = expected_shape(row, values)
+    return full(shape, fill_value=answer, dtype=out.dtype, device=out.device, layout=out.layout)._payload
 
 
 def _too_large(res: Resolution, shape: tuple[int, ...] | None) -> bool:

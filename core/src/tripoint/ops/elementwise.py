@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from tripoint import dtypes as dt
@@ -114,7 +115,7 @@ def minimum(x1: Operand, x2: Operand, /) -> Tensor:
     """
 
 
-@primitive(dtype=rules.compared(), commutative=True, minimal=True, **_BINARY)
+@primitive(dtype=rules.compared(), numbers=operator.eq, commutative=True, minimal=True, **_BINARY)
 def equal(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether elements are equal, as bool.
 
@@ -124,7 +125,7 @@ def equal(x1: Operand, x2: Operand, /) -> Tensor:
     """
 
 
-@primitive(dtype=rules.compared(), commutative=True, **_BINARY)
+@primitive(dtype=rules.compared(), numbers=operator.ne, commutative=True, **_BINARY)
 def not_equal(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether elements differ, as bool.
 
@@ -134,7 +135,7 @@ def not_equal(x1: Operand, x2: Operand, /) -> Tensor:
     """
 
 
-@primitive(dtype=rules.compared(_ORDERED), **_BINARY)
+@primitive(dtype=rules.compared(_ORDERED), numbers=operator.lt, **_BINARY)
 def less(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether ``x1 < x2``, as bool.
 
@@ -144,7 +145,7 @@ def less(x1: Operand, x2: Operand, /) -> Tensor:
     """
 
 
-@primitive(dtype=rules.compared(_ORDERED), **_BINARY)
+@primitive(dtype=rules.compared(_ORDERED), numbers=operator.le, **_BINARY)
 def less_equal(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether ``x1 <= x2``, as bool.
 
@@ -154,7 +155,7 @@ def less_equal(x1: Operand, x2: Operand, /) -> Tensor:
     """
 
 
-@primitive(dtype=rules.compared(_ORDERED), minimal=True, **_BINARY)
+@primitive(dtype=rules.compared(_ORDERED), numbers=operator.gt, minimal=True, **_BINARY)
 def greater(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether ``x1 > x2``, as bool.
 
@@ -164,7 +165,7 @@ def greater(x1: Operand, x2: Operand, /) -> Tensor:
     """
 
 
-@primitive(dtype=rules.compared(_ORDERED), **_BINARY)
+@primitive(dtype=rules.compared(_ORDERED), numbers=operator.ge, **_BINARY)
 def greater_equal(x1: Operand, x2: Operand, /) -> Tensor:
     """Whether ``x1 >= x2``, as bool.
 

@@ -17,6 +17,7 @@ from tripoint.rules.results import check_conversion as check_conversion
 from tripoint.rules.results import check_number as check_number
 from tripoint.rules.results import compared as compared
 from tripoint.rules.results import floated as floated
+from tripoint.rules.results import in_range as in_range
 from tripoint.rules.results import indices as indices
 from tripoint.rules.results import kept as kept
 from tripoint.rules.results import labelled as labelled

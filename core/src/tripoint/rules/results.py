@@ -59,11 +59,16 @@ def check_number(value: bool | int | float | complex, dtype: DType) -> None:
         return
     if isinstance(value, float) and value - value != 0:
         raise DTypeError(f"{value!r} is no {dtype}; name a floating dtype")
-    least = 0 if dtype in dt.unsigned_integer else -(2 ** (dtype.bits - 1))
-    if not least <= int(value) < least + 2**dtype.bits:
+    if not in_range(value, dtype):
         raise ScalarRangeError(
             f"the Python number {shown(value)} does not fit in {dtype}; name a wider dtype, or convert first"
         )
+
+
+def in_range(value: int | float, dtype: DType) -> bool:
+    """Whether an integer dtype can hold a finite Python number, as far as its size goes."""
+    least = 0 if dtype in dt.unsigned_integer else -(2 ** (dtype.bits - 1))
+    return least <= int(value) < least + 2**dtype.bits
 
 
 def check_conversion(source: DType, target: DType) -> None:

@@ -7,19 +7,23 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tripoint.conformance.reference.values import INEXACT, Array, mapped, result_dtype
+from tripoint.conformance.reference.values import INEXACT, KIND, Array, mapped, result_dtype
 
 Number = Any
 
 
 def _together(fn: Callable[[Number, Number], Number], kind: str = "same") -> Callable[[Any, Any], Array]:
-    """Operands promoted together. ``kind`` says what comes out: the same dtype, a floating one, or bool."""
+    """Operands promoted together. ``kind`` says what comes out: the same dtype, a floating one, or bool.
+
+    A comparison reads a number beside integers as it is, whether or not their dtype holds it.
+    """
 
     def run(x1: Any, x2: Any) -> Array:
         dtype = result_dtype((x1, x2))
         if kind == "float" and dtype not in INEXACT:
             dtype = "float32"
-        a, b = (v.astype(dtype) if isinstance(v, Array) else Array(dtype, (), [v]) for v in (x1, x2))
+        exact = kind == "bool" and KIND[dtype] in ("int", "uint")
+        a, b = (v.astype(dtype) if isinstance(v, Array) else v if exact else Array(dtype, (), [v]) for v in (x1, x2))
         return mapped(fn, "bool" if kind == "bool" else dtype, a, b)
 
     return run
