@@ -67,8 +67,8 @@ def check_number(value: bool | int | float | complex, dtype: DType) -> None:
 
 def in_range(value: int | float, dtype: DType) -> bool:
     """Whether an integer dtype can hold a finite Python number, as far as its size goes."""
-    least = 0 if dtype in dt.unsigned_integer else -(2 ** (dtype.bits - 1))
-    return least <= int(value) < least + 2**dtype.bits
+    least = 0 if dtype in dt.unsigned_integer else -(1 << dtype.bits - 1)
+    return least <= int(value) < least + (1 << dtype.bits)
 
 
 def check_conversion(source: DType, target: DType) -> None:
