@@ -53,6 +53,8 @@ from tripoint.plugin import (
 from tripoint.scaffold import new_backend
 from tripoint.schema import rows
 
+pytestmark = pytest.mark.interpreters
+
 ROOT = Path(__file__).resolve().parents[1]
 MINI = ROOT / "examples" / "backend_minimal"
 PACKAGES = ROOT / "examples" / "packages"

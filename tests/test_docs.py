@@ -24,6 +24,8 @@ import pytest
 import tripoint as tp
 from tripoint.tensor import DeclaredAttribute
 
+pytestmark = pytest.mark.interpreters
+
 ROOT = Path(__file__).resolve().parents[1]
 FILES = sorted(
     [

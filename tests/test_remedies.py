@@ -77,7 +77,7 @@ def test_a_missing_kernel_is_told_in_twelve_lines_and_what_they_say_works(point:
         if error.help.startswith("convert first: "):
             exec(call, converted(names, error))
         else:  # of creation
-            assert error.help.startswith("make it "), error.help
+            assert error.help.startswith("make x "), error.help
             assert error.points[0][0] == "target"
         try:
             with tp.fallback("allow"):
@@ -116,12 +116,20 @@ def test_two_conversions_are_both_asked_for() -> None:
     assert (Q.to(dtype="float32") + U.to(dtype="float32")).tolist() == [[2.0, 4.0], [0.0, 8.0]]
 
 
+def test_parameters_that_a_layout_does_not_take() -> None:
+    text = caught(lambda: X.to(layout=tp.layouts.sparse_coo(4)), NoKernelError)
+    assert text.endswith("its kernel takes no parameters of the layout: write layout='sparse_coo'")
+    assert X.to(layout="sparse_coo").layout.name == "sparse_coo"
+
+
 def test_what_cannot_be_made_is_made_elsewhere_and_converted() -> None:
     text = caught(lambda: tp.ones((2, 2), layout="sparse_coo"), NoKernelError)
-    assert text.endswith("make it strided, then convert: x.to(layout='sparse_coo')")
+    assert text.endswith("make x strided, then convert: x.to(layout='sparse_coo')")
     assert tp.ones((2, 2)).to(layout="sparse_coo").layout.name == "sparse_coo"
+    text = caught(lambda: tp.ones((2, 2), layout=tp.layouts.sparse_coo(4, by="rows")), NoKernelError)
+    assert text.endswith("make x strided, then convert: x.to(layout=tripoint.layouts.sparse_coo(4, by='rows'))")
     text = caught(lambda: tp.zeros((2, 2), dtype="qint8"), NoKernelError)
-    assert text.endswith("make it float32, then convert: tripoint.quantize(x, tripoint.affine(...))")
+    assert text.endswith("make x float32, then convert: tripoint.quantize(x, tripoint.affine(...))")
     assert tp.quantize(tp.zeros((2, 2)), tp.affine(0.5)).dtype is tp.qint8
     assert "use tripoint.quantize(x, tripoint.affine(...))" in caught(lambda: X.to(dtype="qint8"), DTypeError)
 
@@ -205,7 +213,7 @@ def test_a_device_without_the_kernel_points_to_the_cpu_where_ways_lead_there(she
     assert "fallback: not permitted (tripoint.fallback permits it)" in text
     assert tp.exp(x.to("cpu")).tolist() == [1.0, 1.0]
     text = caught(lambda: tp.ones((2,), device="shelf"), NoKernelError)
-    assert text.endswith("make it on the cpu, then move it: x.to('shelf')")
+    assert text.endswith("make x on the cpu, then move it: x.to('shelf')")
     assert tp.ones((2,)).to("shelf").shape == (2,)
 
 

@@ -275,7 +275,7 @@ def test_a_second_derivative_of_a_built_in_is_refused_at_once():
 def test_names_that_live_elsewhere_are_pointed_at():
     with pytest.raises(TensorAttributeError, match=r"it is tripoint\.nn\.conv2d"):
         tp.conv2d
-    with pytest.raises(NoKernelError, match="make it strided, then convert"):
+    with pytest.raises(NoKernelError, match="make x strided, then convert"):
         tp.ones((2, 3), layout="sparse_coo")
 
 

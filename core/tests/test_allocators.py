@@ -377,3 +377,16 @@ def test_an_error_comes_after_waiting_for_what_is_still_in_use() -> None:
     del block
     assert pool.allocate(950, a).nbytes == 950
     assert b.done == 1
+
+
+def test_a_driver_that_gives_none_with_nothing_in_use_is_named() -> None:
+    class Forgetful(Allocator):
+        def _alloc(self, nbytes: int) -> None:
+            bytearray(nbytes)
+
+    with pytest.raises(OutOfMemoryError) as told:
+        Forgetful().allocate(16)
+    last = str(told.value).splitlines()[-1]
+    assert "nothing is in use" in last
+    assert "Forgetful._alloc gave None for 16 bytes" in last
+    assert "its return is missing" in last

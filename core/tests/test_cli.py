@@ -14,6 +14,8 @@ import pytest
 
 import tripoint as tp
 
+pytestmark = pytest.mark.interpreters
+
 _BROKEN = "[tripoint.backends.v1]\nvault.strided = vault_plugin:backend\n"
 
 #: a plugin that works, and prints while it is imported in every way there is

@@ -541,6 +541,14 @@ def _describing(**wrong: Callable[[Any], Any]) -> Callable[[Kernels, Said], None
     return say(describe=lambda p: {**describe(p), **{name: fn(p) for name, fn in wrong.items()}})
 
 
+def _fails(x: Any) -> Any:
+    return x.elements
+
+
+def _rounded_float64(x: Any) -> Any:
+    return x.astype(np.float32).astype(np.float64) if x.dtype == np.float64 else x.copy()
+
+
 _TIERS = {"copy": 0, "equal": 0, "max": 2, "argmax": 2, "concat": 2, "take": 2, "matmul": 3, "conv2d": 3}
 
 FAULTS = [
@@ -551,6 +559,13 @@ FAULTS = [
         "add", "subtract", "multiply", "maximum", "equal", "less", "max", "argmax", "abs", "negative", "square", "concat",
         "copy",
     )],
+    Fault("nothing moves it there", 0, "to", say(held=None)),
+    Fault("nothing moves it there, and nothing is declared", 0, "to", say(held=None, capabilities=None)),
+    Fault("nothing brings it back", 0, "to", say(given=None)),
+    Fault("moving it there raises", 0, "to", say(held=_fails)),
+    Fault("moving it there doubles", 0, "to", say(held=lambda x: x + x)),
+    Fault("moving it there rounds", 0, "to", say(held=_rounded_float64)),
+    Fault("bringing it back doubles", 0, "to", say(given=lambda x: x + x)),
     Fault("full by float64", 0, "full", replace(full=_full_by_float)),
     Fault("Python number by float32", 1, "add", replace(add=_number_by_float)),
     Fault("int64 to float64 by float32", 1, "astype", replace(astype=_cast_by(np.float32, np.int64, tp.float64))),

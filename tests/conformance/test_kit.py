@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import warnings
 import xml.etree.ElementTree as ElementTree
 from functools import wraps
 from pathlib import Path
@@ -748,3 +750,60 @@ def test_nan_without_infinities_can_be_declared() -> None:
             conformance.run("odd.strided", tiers=[0])
         plugins.unregister(None)
         plugins.changed()
+
+
+def _flawed_report(spoil: Any, operators: list[str], tier: int) -> conformance.Report:
+    register(toy("flawed", spoil))
+    return conformance.run("flawed.strided", operators=operators, tiers=[tier])
+
+
+def test_the_first_error_is_told_where_nothing_can_be_made() -> None:
+    def spoil(kernels: Any, said: dict[str, Any]) -> None:
+        said.update(describe=lambda p: {"dtype": str(p.dtype)}, capabilities=None)
+
+    with pytest.raises(
+        ArgumentError, match=r"no tensor of any dtype.*the first attempt, bool, raised PluginError: .*'bool'"
+    ):
+        _flawed_report(spoil, ["add"], 1)
+
+
+def test_a_copy_that_is_wrong_at_once_is_not_blamed_on_memory() -> None:
+    def spoil(kernels: Any, said: dict[str, Any]) -> None:
+        said["given"] = lambda x: x + x
+
+    report = _flawed_report(spoil, ["lifetimes"], 2)
+    assert {f.what for f in report.failures} == {'x.to("cpu", layout="strided") has wrong elements'}
+
+
+def test_a_kernel_that_raises_is_named_by_its_line_and_one_that_warns_by_its_origin() -> None:
+    def spoil(kernels: Any, said: dict[str, Any]) -> None:
+        right = kernels["log"]
+
+        def log(x: Any) -> Any:
+            warnings.warn("divide by zero", RuntimeWarning, stacklevel=1)
+            return right(x)
+
+        kernels["log"] = log
+        kernels["exp"] = lambda x: x.nothing
+
+    report = _flawed_report(spoil, ["exp", "log"], 1)
+    said = {f.operator: f.what for f in report.failures}
+    assert re.search(r"^raised AttributeError: .*\(line \d+ of .*test_kit, in <lambda>\)$", said["exp"])
+    assert re.search(r"^warned: RuntimeWarning: divide by zero \(by log from the running program at .*\)$", said["log"])
+
+
+def test_a_fault_with_numbers_of_many_dtypes_is_told_once() -> None:
+    def spoil(kernels: Any, said: dict[str, Any]) -> None:
+        def exp(x: Any) -> Any:
+            raise ValueError(f"{x.itemsize} bytes of {x.dtype} are not {x.itemsize * 1.5}")
+
+        kernels["exp"] = exp
+
+    report = _flawed_report(spoil, ["exp"], 1)
+    assert report.text().count("line ") == 1, report.text()
+
+
+def test_preferred_plugins_are_named_with_what_they_serve() -> None:
+    made = conformance.Report("cpu.strided", "owner 1", [], {"fast 2": ["add", "matmul"]})
+    assert made.text().startswith("conformance of cpu.strided (owner 1; preferred: fast 2 for add, matmul)\n")
+    assert json.loads(made.json())["preferred"] == {"fast 2": ["add", "matmul"]}

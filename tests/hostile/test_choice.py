@@ -96,6 +96,32 @@ print(use())
     assert run(USE + own, tmp_path).startswith("AmbiguousKernelError")
 
 
+def test_explain_says_who_stated_the_preference(write: Write, run: Run, tmp_path: Path) -> None:
+    _owner(write, tmp_path, "red")
+    _owner(write, tmp_path, "blue")
+    fast = """
+import tripoint as tp
+from red_home import P
+from tripoint.plugin import Backend, strided
+backend = Backend("home", strided, payload=P)
+backend.kernels_by_dtype(exp={tp.float32: lambda x: P(x.shape, "fast")})
+"""
+    write(tmp_path, "fast-home", "[tripoint.kernels.v1]\nhome.strided = fast_home:backend\n", fast_home=fast)
+    program = """
+why = lambda: print(tp.explain(tp.exp, tp.zeros((2,), device="home")).candidates[0].why)
+why()
+tp.plugins.prefer("fast_home")
+why()
+tp.plugins.prefer("blue-home")
+why()
+"""
+    assert run(USE + program, tmp_path, env={"TRIPOINT_PREFER": "red-home,Fast_Home"}).splitlines() == [
+        "preferred: TRIPOINT_PREFER names fast-home",
+        "preferred: the program said tripoint.plugins.prefer('fast-home')",
+        "preferred: the program said tripoint.plugins.prefer('blue-home')",
+    ]
+
+
 def test_identical_patterns_of_two_plugins_on_points_of_their_own(write: Write, run: Run, tmp_path: Path) -> None:
     mixed = """
 pair = ("home.strided", "shed.strided")

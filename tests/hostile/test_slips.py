@@ -124,7 +124,8 @@ def test_the_error_says_what_to_write(name: str, words: str, met: tuple[dict[str
     [
         "note: grouped 1.0 has entry points in tripoint.backend.v1, which this core does not read; see the spelling",
         "did you mean tripoint.backends.v1?",
-        "warning: stringy 1.0 names the device 'stringy' in its entry points (stringy.strided), and does not announce it",
+        "error: the device 'stringy' is in the entry points of stringy 1.0, which is loaded and announces no such device: a "
+        "backend brings its own device as Device(name), and by the name alone means another plugin's",
         "warning: partly 1.0 has kernels for the layout 'strded', which nobody announces, such as that of add on "
         "(partly.strided.plain, partly.strded.plain); write 'strided' if that is meant",
         "error: pointless 1.0 is broken: entry-point name 'pointless' is no point",

@@ -386,6 +386,11 @@ class Allocator:
             lines.append(f"  {sized(self._wasted)} were lost: freeing them raised {said(self._lost)}")
         if why == "limit":
             lines.append(f"  raise the limit, tripoint.memory.set_limit({self.name!r}, nbytes), or let go of tensors")
+        elif not why and not self._reserved:
+            lines.append(
+                f"  nothing is in use, and {type(self).__qualname__}._alloc gave None for {sized(nbytes)}: "
+                "that is more than there is, or its return is missing"
+            )
         elif free is not None and largest is not None and largest < nbytes <= free:
             lines.append(
                 f"  {sized(free)} are free, in smaller pieces: let go of neighbouring tensors, or make large ones first"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tripoint import dtypes
@@ -23,6 +23,8 @@ _WORDS = {
 }
 #: a fault that several dtypes have is told once, whatever they are called in its words.
 _DTYPE = re.compile(rf"\b({'|'.join(dtypes.PLAIN)})\b")
+#: neither do the numbers make another fault, of which each dtype has its own, nor their classes; the line of a kernel does.
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d*)?(?:e[+-]?\d+)?j?\b(?! of )|(?<=')(?:int|float|complex)(?=')")
 _COUNTED = {**_WORDS, "pass": "passed", "fail": "failed", "unsupported": "unsupported", "known": "failed as known"}
 
 
@@ -78,7 +80,7 @@ class Verdict:
         """The failures with a reproducer each: one per kind of fault, with the dtypes that have it."""
         kinds: dict[str, list[ConformanceFailure]] = {}
         for failure in self.failures:
-            kinds.setdefault(of_any_dtype(failure.what), []).append(failure)
+            kinds.setdefault(_NUMBER.sub("*", of_any_dtype(failure.what)), []).append(failure)
         shown = [
             min(alike, key=lambda f: f.dtype != "float32").text(tuple(dict.fromkeys(f.dtype for f in alike)))
             for alike in kinds.values()
@@ -95,14 +97,22 @@ class Report:
     Attributes:
         backend: the name of the point.
         provider: the distribution that provides it, with its version.
+        preferred: operators whose kernels others have there, by these distributions, since the user prefers them.
         verdicts: one for each operator and tier.
     """
 
-    __slots__ = ("backend", "provider", "verdicts")
+    __slots__ = ("backend", "preferred", "provider", "verdicts")
 
-    def __init__(self, backend: str, provider: str, verdicts: Sequence[Verdict]) -> None:
+    def __init__(
+        self,
+        backend: str,
+        provider: str,
+        verdicts: Sequence[Verdict],
+        preferred: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
         self.backend = backend
         self.provider = provider
+        self.preferred = dict(preferred or {})
         self.verdicts = tuple(verdicts)
 
     @property
@@ -127,9 +137,13 @@ class Report:
         got = {v.verdict for v in self.verdicts if v.operator == operator}
         return next((name for name in VERDICTS if name in got), "unsupported")
 
+    def _providers(self) -> str:
+        preferred = [f"{name} for {', '.join(operators)}" for name, operators in self.preferred.items()]
+        return "; preferred: ".join([self.provider, *preferred])
+
     def text(self) -> str:
         """For reading: the failures with their reproducers, what is not supported and why, and a line of counts."""
-        lines = [f"conformance of {self.backend} ({self.provider})"]
+        lines = [f"conformance of {self.backend} ({self._providers()})"]
         for v in self.verdicts:
             if v.verdict == "fail":
                 lines += ["", f"FAIL  tier {v.tier}  {v.operator}", v.details()]
@@ -149,6 +163,7 @@ class Report:
         made = {
             "backend": self.backend,
             "provider": self.provider,
+            "preferred": {name: [*operators] for name, operators in self.preferred.items()},
             "ok": self.ok,
             "counts": self.counts(),
             "verdicts": [v.as_dict() for v in self.verdicts],
@@ -192,7 +207,7 @@ class Report:
             mark = "" if not v.reason else f" [{notes.setdefault(v.reason, len(notes) + 1)}]"
             return _WORDS[v.verdict].replace(" as declared", "") + mark
 
-        lines = [f"# Conformance of `{self.backend}` ({self.provider})", ""]
+        lines = [f"# Conformance of `{self.backend}` ({self._providers()})", ""]
         lines.append("| operator | " + " | ".join(f"tier {t}" for t in tiers) + " |")
         lines.append("| --- |" + " --- |" * len(tiers))
         for name in sorted(table):

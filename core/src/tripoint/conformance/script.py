@@ -239,20 +239,21 @@ class Script:
         text = script.text(f'print("got ", {got})', f'print("want", {spelled(want)})')
         return ConformanceFailure(self.operator, self.dtype, what, text, have, want)
 
-    def raised(self, error: BaseException, want: str) -> ConformanceFailure:
-        """What to raise when the last line raised an error that it should not have."""
+    def raised(self, error: BaseException, want: str, what: str = "") -> ConformanceFailure:
+        """What to raise when the last line raised an error that it should not have; ``what`` is said in front of it."""
         error = error.ended if isinstance(error, Ended) else error
         first = (str(error).splitlines() or [""])[0]
         text = self.text(f"# raises {type(error).__name__}: {first[:90]}", f"# want {want}"[:110])
-        said = f"raised {type(error).__name__}: {shortened(first, 400)}"
+        said = f"{what}; it " * bool(what) + f"raised {type(error).__name__}: {shortened(first, 400)}{_place(error)}"
         return ConformanceFailure(self.operator, self.dtype, said, text, type(error).__name__, want)
 
-    def warning(self) -> ConformanceFailure:
-        """What to raise when the program warned."""
+    def warning(self, who: str = "") -> ConformanceFailure:
+        """What to raise when the program warned; ``who`` did."""
         script = Script(self.operator, self.dtype).add("import warnings", 'warnings.simplefilter("error")', *self.lines)
         first = (self.warned[0].splitlines() or [""])[0]
         text = script.text(f"# raises {first[:90]}", "# want no warning")
-        return ConformanceFailure(self.operator, self.dtype, f"warned: {first}", text, first, "no warning")
+        said = f"warned: {first}" + f" (by {who})" * bool(who)
+        return ConformanceFailure(self.operator, self.dtype, said, text, first, "no warning")
 
     def refusal(self, error: BaseException | None, want: str) -> ConformanceFailure:
         """What to raise when the last line was not refused as it should."""
@@ -271,8 +272,25 @@ class Script:
         script.lines = [*self.lines[:-1], *lines]
         what = f"must be refused by {want}, and gave {have}"
         if error is not None:
-            what += f": {shortened((str(error).splitlines() or [''])[0], 400)}"
+            what += f": {shortened((str(error).splitlines() or [''])[0], 400)}{_place(error)}"
         return ConformanceFailure(self.operator, self.dtype, what, script.text(), have, want)
+
+
+def _place(error: BaseException) -> str:
+    """Where what the core called last, such as a kernel, raised an error or had it raised; empty where it was the core."""
+    cause: BaseException | None = error
+    found = ""
+    while cause is not None:
+        trace, inside = cause.__traceback__, True
+        while trace is not None:
+            frame = trace.tb_frame
+            module = frame.f_globals.get("__name__") or "tripoint"  # what the core compiles itself has none
+            core = module in ("reproducer", "tripoint") or module.startswith("tripoint.")
+            if inside and not core:
+                found = f" (line {trace.tb_lineno} of {module}, in {frame.f_code.co_name})"
+            trace, inside = trace.tb_next, core
+        cause = cause.__cause__
+    return found
 
 
 def _declaring(operator: str) -> list[str]:

@@ -13,7 +13,7 @@ from tripoint.conformance.known import Known
 from tripoint.conformance.records import RECORDS, Record, Sample, chosen, matches, unknown
 from tripoint.conformance.report import Report, Verdict, of_any_dtype
 from tripoint.conformance.script import NO_KERNEL, NO_PROOF, ConformanceFailure, Unsupported, flat
-from tripoint.conformance.target import Target, check_words
+from tripoint.conformance.target import Target, check_words, preferred_kernels
 from tripoint.errors import ArgumentError
 from tripoint.schema import rows
 
@@ -91,12 +91,26 @@ def _of_values(record: Record) -> Checks:
                     if "::" in record.operator and rows[record.operator].composite:
                         yield dtype, partial(values.check_rules, target, record, sample, dtype)
                     yield dtype, partial(values.check_sample, target, record, sample, dtype)
+        if record.operator == "to":
+            yield from _carried(target, record)
         for bad in record.errors():
             if values.relevant(target, bad):
                 arrays = [a.dtype for a in bad.sample.arrays()]
                 yield arrays[0] if arrays else target.dtypes[0], partial(values.check_bad, target, record, bad)
 
     return cases
+
+
+def _carried(target: Target, record: Record) -> Cases:
+    """Both directions between a point and ``cpu.strided``; an opaque dtype has words of its own for that."""
+    if (target.device, target.layout) == ("cpu", "strided") or target.opaque is not None:
+        return
+    if not target.said.elements or not target.has_home():
+        return
+    for dtype in target.dtypes:
+        for sample in _tried(target, record, [s for s in record.samples(dtype) if not s.meta]):
+            for way in ("there", "back"):
+                yield dtype, partial(values.check_carried, target, record, sample, dtype, way)
 
 
 def _of_views(record: Record) -> Checks:
@@ -419,4 +433,5 @@ class Session:
     def report(self) -> Report:
         """Every verdict."""
         listed = [self.verdict(u) for u in self.units]
-        return Report(self.target.name, self.target.point.origin.provider, [*listed, *self.stale()])
+        served = preferred_kernels(self.target, {u.name for u in self.units})
+        return Report(self.target.name, self.target.point.origin.provider, [*listed, *self.stale()], served)

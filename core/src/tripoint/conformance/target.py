@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tripoint import dtypes, plugins
+from tripoint import dtypes, kernels, plugins
 from tripoint.conformance.records import RECORDS, Sample
 from tripoint.conformance.reference.values import ALL, Array
 from tripoint.conformance.script import agree, flat, shape_of, spelled
 from tripoint.devices import Device
-from tripoint.errors import ArgumentError, DTypeError, TripointError
+from tripoint.errors import ArgumentError, DTypeError, TripointError, said
 from tripoint.keys import intern
 from tripoint.plugin import Capabilities, operators
 
@@ -56,6 +56,8 @@ class Target:
             self.point = plugins.require(intern(device, layout, dtype or dtypes.float32))
         self.device = str(device)
         self.said: Capabilities = self.point.capabilities or Capabilities()
+        #: the first error that was met in making a tensor here.
+        self._met = ""
         _check_said(name, self.said)
         if self.opaque is not None and not self.said.make:
             raise ArgumentError(
@@ -71,7 +73,7 @@ class Target:
         if not self.dtypes:
             raise ArgumentError(
                 f"{name}: no tensor of any dtype can be made there; what it takes is declared by its backend, "
-                "Backend(capabilities=Capabilities(dtypes=..., ranks=...))"
+                f"Backend(capabilities=Capabilities(dtypes=..., ranks=...)){self._met}"
             )
         self._beside: dict[str, bool] = {}
         self._writes: bool | None = None
@@ -83,6 +85,10 @@ class Target:
         self.views = self.said.views if self.said.views is not None else layout.views and not frozen
         self.mutation = self.said.mutation if self.said.mutation is not None else not frozen
         self.key = intern(device, layout, dtype) if dtype is not None else None
+        #: the keys of the tensors that are checked.
+        self.keys = (
+            [self.key] if self.key is not None else [intern(device, layout, dtypes.as_dtype(d)) for d in self.dtypes]
+        )
         #: 0 is not stored, so that 0 times an infinity, which is not looked at, may be 0.
         self.sparse = layout.gradient_like is not None
 
@@ -100,7 +106,8 @@ class Target:
             data = [data]
         try:
             tripoint.asarray(data, dtype=dtype, device=self.device, layout=self.layout)
-        except TripointError:
+        except TripointError as error:
+            self._met = self._met or f"; the first attempt, {dtype}, raised {said(error)}"
             return False
         except Exception:
             return True  # it is not refused: a check of tier 0 says what is wrong
@@ -254,6 +261,18 @@ class Target:
         words += [f'layout="{self.layout}"'] if here and self.layout != "strided" else []
         return self._made(array, ", ".join(words), self._nothing if here else _NOTHING[0])
 
+    def has_home(self) -> bool:
+        """Whether anything provides ``cpu.strided``, beside which a backend may do without it."""
+        try:
+            plugins.require(intern(Device("cpu"), plugins.find_layout("strided"), dtypes.float32))
+        except TripointError:
+            return False
+        return True
+
+    def at_home(self, array: Array) -> str:
+        """An expression that makes a tensor of an array on ``cpu.strided``."""
+        return self._made(array, "")
+
     def _made(self, array: Array, where: str, nothing: str = _NOTHING[0]) -> str:
         if 0 in array.shape:  # nested lists do not tell the axes behind one of size 0
             return _zeros(nothing, array.dtype, array.shape, where)
@@ -288,6 +307,19 @@ class Target:
         """The words that name this point in a call that makes a tensor."""
         words = [f'dtype="{self.label(dtype)}"', f'device="{self.device}"']
         return ", ".join(words + ([f'layout="{self.layout}"'] if self.layout != "strided" else []))
+
+
+def preferred_kernels(target: Target, operators: set[str]) -> dict[str, list[str]]:
+    """Operators that distributions have kernels for on a point of another, since the user prefers them; by distribution."""
+    found: dict[str, list[str]] = {}
+    for operator in sorted(operators & kernels.kernels.keys()):
+        for kernel in kernels.kernels[operator]:
+            origin, patterns = kernel.origin, kernel.args or (kernel.every,)
+            if origin.distribution == target.point.origin.distribution or not kernels.preference(origin):
+                continue
+            if any(p is not None and p.matches(k) for p in patterns for k in target.keys):
+                found.setdefault(origin.provider, []).append(operator)
+    return {name: [*dict.fromkeys(listed)] for name, listed in found.items()}
 
 
 def _zeros(way: str, dtype: str, shape: tuple[int, ...], where: str) -> str:

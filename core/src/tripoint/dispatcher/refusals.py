@@ -16,6 +16,7 @@ from tripoint.patterns import Origin
 if TYPE_CHECKING:
     from tripoint.dispatcher.resolve import Resolution
     from tripoint.dtypes import DType
+    from tripoint.layouts import LayoutSpec
     from tripoint.schema import Row
 
 __all__ = ["argument_names", "changes_dtype", "differences", "no_conversion", "no_kernel", "several_devices"]
@@ -26,17 +27,16 @@ _FAR = {"dtype": 1, "layout": 2, "kind": 3, "device": 4}
 _QUANTIZE = "tripoint.quantize(x, tripoint.affine(...))"
 
 
-def no_conversion(source: Key, target: Key) -> TripointError:
-    """The error of a conversion that no chain of kernels makes."""
+def no_conversion(source: Key, target: Key, *, served: bool) -> TripointError:
+    """The error of a conversion that no chain of kernels makes; ``served``: but for the parameters of the layout."""
     if not target.dtype.is_plain and target.dtype is not source.dtype:
         return DTypeError(
             f"{target.dtype} has parameters that .to() cannot guess; use {_QUANTIZE}, the operator that takes them"
         )
-    return NoKernelError(
-        "to",
-        (("x", source.name), ("target", target.name)),
-        help="a device's plugin provides both ways to cpu.strided, a layout's to strided, a dtype's to its plain dtype",
-    )
+    way = "a device's plugin provides both ways to cpu.strided, a layout's to strided, a dtype's to its plain dtype"
+    if served:
+        way = f"its kernel takes no parameters of the layout: write layout={target.layout.name!r}"
+    return NoKernelError("to", (("x", source.name), ("target", target.name)), help=way)
 
 
 def argument_names(res: Resolution, count: int) -> list[str]:
@@ -135,7 +135,7 @@ def _help(res: Resolution, keys: tuple[Key, ...]) -> str:
     if row.mutates is not None and row.functional is not None:
         advice[f"write x = {row.functional.name}(x, ...)"] = None
     elif row.kind == "creation" and res.target is not None:
-        advice |= dict.fromkeys(_made_elsewhere(row.name, res.target))
+        advice |= dict.fromkeys(_made_elsewhere(row.name, res.target, res.spec))
     else:
         advice |= dict.fromkeys(_converted(res, keys))
     if not advice:
@@ -143,17 +143,18 @@ def _help(res: Resolution, keys: tuple[Key, ...]) -> str:
     return "; or ".join(advice)
 
 
-def _made_elsewhere(operator: str, target: Key) -> list[str]:
+def _made_elsewhere(operator: str, target: Key, spec: LayoutSpec | None) -> list[str]:
     """How to come to a tensor on a point that nothing makes one on."""
     plain = target.replace(dtype=target.dtype.plain)
     if plain is not target:
         way = f"x.to(dtype={target.dtype.name!r})" if _fit("to", (plain, target)) else _QUANTIZE
-        return [f"make it {plain.dtype}, then convert: {way}"]
+        return [f"make x {plain.dtype}, then convert: {way}"]
     if target.layout is not strided:
-        return [f"make it strided, then convert: x.to(layout={target.layout.name!r})"]
+        layout = repr(target.layout.name) if spec is None else f"tripoint.layouts.{spec!r}"
+        return [f"make x strided, then convert: x.to(layout={layout})"]
     there = target.replace(device=cpu)
     served = there is not target and _fit(operator, (there,)) and _fit("to", (there, target))
-    return [f"make it on the cpu, then move it: x.to({str(target.device)!r})"] if served else []
+    return [f"make x on the cpu, then move it: x.to({str(target.device)!r})"] if served else []
 
 
 def _converted(res: Resolution, keys: tuple[Key, ...]) -> list[str]:

@@ -459,7 +459,7 @@ def _conversion(res: Resolution, keyed: dict[str, Any]) -> Resolution:
         return res
     steps = path(source, target, res.spec)
     if steps is None:
-        raise no_conversion(source, target)
+        raise no_conversion(source, target, served=res.spec is not None and path(source, target) is not None)
     if keyed.get("copy") is False and res.row.name == "to":
         raise AliasError(f"converting {source} to {target} needs a copy, and copy=False forbids it")
     res.how, res.steps, res.out, res.non_blocking = "convert", steps, target, bool(keyed.get("non_blocking"))

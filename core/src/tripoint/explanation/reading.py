@@ -151,9 +151,11 @@ def _offered(keys: tuple[Key, ...]) -> list[Candidate]:
 
 
 def _why(kernel: Kernel, others: list[Kernel], called: list[str], keys: tuple[Key, ...], slots: tuple[int, ...]) -> str:
-    """Why a kernel wins over those that fit as well: where it is narrower than the narrowest of them, or preference."""
+    """Why a kernel wins over those that fit as well: preference, or where it is narrower than the narrowest of them."""
     if not others:
         return "the only one that fits"
+    if any(kernels.rivals(kernel.origin, other.origin, keys) for other in others):
+        return _preferred(kernel)
     at = [i for i, k in enumerate(keys) if k is not ABSENT]
 
     def of(k: Kernel) -> Patterns:
@@ -165,7 +167,14 @@ def _why(kernel: Kernel, others: list[Kernel], called: list[str], keys: tuple[Ke
         for axis, a, b in zip(("device", "layout", "dtype"), mine.ranks(), its.ranks(), strict=True):
             if a < b and beats(of(kernel), of(next_best)):
                 return f"narrower than the next on the {axis} of {called[i]}: {getattr(mine, axis)}, not {getattr(its, axis)}"
-    return f"preferred: the program said tripoint.plugins.prefer({kernel.origin.distribution or '__main__'!r})"
+    return _preferred(kernel)
+
+
+def _preferred(kernel: Kernel) -> str:
+    name = kernel.origin.distribution or "__main__"
+    if name in plugins.preferred_by_program:
+        return f"preferred: the program said tripoint.plugins.prefer({name!r})"
+    return f"preferred: TRIPOINT_PREFER names {name}"
 
 
 def _gave(res: Resolution, called: list[str], keyed: dict[str, Any]) -> dict[str, str]:

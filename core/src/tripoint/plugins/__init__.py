@@ -20,6 +20,7 @@ from tripoint.plugins.discovery import installing as installing
 from tripoint.plugins.discovery import on_change as on_change
 from tripoint.plugins.discovery import plugin_named as plugin_named
 from tripoint.plugins.discovery import preferred as preferred
+from tripoint.plugins.discovery import preferred_by_program as preferred_by_program
 from tripoint.plugins.discovery import rescan as rescan
 from tripoint.plugins.discovery import unblocked_names as unblocked_names
 from tripoint.plugins.loading import asked as asked
@@ -127,6 +128,7 @@ def block(name: str) -> None:
             unregister(plugin.name)
             plugin.state = "blocked"
             preferred[:] = [other for other in preferred if other != plugin.name]
+            preferred_by_program.discard(plugin.name)
     changed()
 
 
@@ -161,6 +163,7 @@ def prefer(name: str) -> None:
         name = plugin.name
     with commit_lock:
         preferred[:] = [*(other for other in preferred if other != name), name]
+        preferred_by_program.add(name)
     changed()
 
 

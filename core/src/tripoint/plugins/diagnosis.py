@@ -26,6 +26,7 @@ from tripoint.plugins.discovery import (
     reinstalling,
     unreadable,
 )
+from tripoint.plugins.names import unkept
 from tripoint.plugins.records import (
     BACKENDS,
     KERNELS,
@@ -224,7 +225,8 @@ def _plugins() -> Iterator[Finding]:
         if plugin.error is not None and plugin.state != "blocked":
             why = cleaned(str(plugin.error)) if plugin.refused else said(plugin.error)
             level, how = ("error", "is broken") if plugin.state == "broken" else ("warning", "raised")
-            yield Finding(level, f"{name} {how}: {why}", remedy(plugin) + silence)
+            shown = "" if plugin.refused else "; `tripoint plugins --load` prints the traceback"
+            yield Finding(level, f"{name} {how}: {why}", remedy(plugin) + shown + silence)
         if plugin.state == "blocked" and plugin.name in preferred:
             what = f"{name} is preferred and blocked, so calls on its points are refused"
             yield Finding("warning", what, f"take it back: tripoint.plugins.block({plugin.name!r}) ends the preference")
@@ -280,8 +282,13 @@ def _unkept(plugin: Plugin, name: str) -> Iterator[Finding]:
     for axis, table in axes if BACKENDS in plugin.loaded else ():
         claimed = {getattr(c, axis): str(c) for claim in plugin.claims for c in claim}
         for word in sorted({*claimed} - {None, ANY, *table}):
-            what = f"{name} names the {axis} {word!r} in its entry points ({claimed[word]}), and does not announce it"
-            yield Finding("warning", what, f"see the spelling, or install what brings it; {whom_to_tell(plugin)}")
+            if axis == "dtype":
+                what = (
+                    f"{name} names the {axis} {word!r} in its entry points ({claimed[word]}), and does not announce it"
+                )
+                yield Finding("warning", what, f"see the spelling, or install what brings it; {whom_to_tell(plugin)}")
+            else:  # no call that names it is served
+                yield Finding("error", unkept(plugin, axis, word), f"{whom_to_tell(plugin)}, or install what brings it")
 
 
 def _misspelt(plugin: Plugin, name: str) -> Iterator[Finding]:

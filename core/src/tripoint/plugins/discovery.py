@@ -57,6 +57,9 @@ unblocked_names: set[str] = set()
 #: names of distributions and ``__main__``, in the order in which the preferences were stated.
 preferred: list[str] = []
 
+#: those of them that the program stated itself, and not TRIPOINT_PREFER alone.
+preferred_by_program: set[str] = set()
+
 
 def rank(distribution: str | None) -> int:
     """How much the user prefers a distribution (``None``: the running program): 0, or more the later it was said."""

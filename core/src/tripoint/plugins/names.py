@@ -69,10 +69,15 @@ def _unkept(axis: str, name: str) -> None:
     """
     for plugin in found().values():
         if plugin.loaded and any(getattr(c, axis) == name for claim in plugin.claims for c in claim):
-            raise PluginError(
-                f"the {axis} {name!r} is in the entry points of {plugin.name} {plugin.version}, which is loaded and announces "
-                f"no such {axis}: {_BRINGS[axis]}; {whom_to_tell(plugin)}"
-            )
+            raise PluginError(f"{unkept(plugin, axis, name)}; {whom_to_tell(plugin)}")
+
+
+def unkept(plugin: Plugin, axis: str, name: str) -> str:
+    """What is wrong with a device or layout that a loaded plugin names in its entry points, and does not announce."""
+    return (
+        f"the {axis} {name!r} is in the entry points of {plugin.name} {plugin.version}, which is loaded and announces "
+        f"no such {axis}: {_BRINGS[axis]}"
+    )
 
 
 def find_device(value: object) -> Device:

@@ -92,6 +92,11 @@ def check_kept_alive(target: Target, dtype: str, way: str) -> None:
         raise judge(target, script, error, set(), dtype, "the elements of x") from None
     have = script.read("out")
     if not agree(have, want.nested()):
+        at_once = Script("lifetimes", target.label(dtype)).add(*script.lines[1:3])
+        at_once.run()
+        early = at_once.read("out")
+        if not agree(early, want.nested()):
+            raise at_once.failure(f"{way} has wrong elements", "out.tolist()", early, want.nested())
         said = f"the memory of {way} is used for other tensors when x is gone"
         raise script.failure(said, "out.tolist()", have, want.nested())
 

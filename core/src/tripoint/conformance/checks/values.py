@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from typing import Any
 
 from tripoint import errors, kernels
@@ -165,6 +166,35 @@ class _Refused(Layer, below="profile"):
             raise
 
 
+class _Warned(Layer, below="profile"):
+    """Notes where the kernel comes from that warned first."""
+
+    def __init__(self) -> None:
+        self.origin = ""
+
+    def handles(self, op: Row) -> bool:
+        """Not what is made of others: the layer stays on for those."""
+        return not op.composite
+
+    def __call__(self, op: Row, call_next: Any, args: Any, meta: dict[str, Any]) -> Any:
+        """The call."""
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always", RuntimeWarning)
+            out = call_next(args, meta)
+        if not self.origin and any(issubclass(one.category, RuntimeWarning) for one in seen):
+            res = resolution(op, args, tuple(meta.values()))
+            ran = [k.origin for k in (res.kernel, *(k for k, _ in res.steps)) if k is not None]
+            self.origin = " or ".join(dict.fromkeys(map(str, ran)))
+        return out
+
+
+def _warning(script: Script) -> str:
+    """Where the kernel comes from of which a program has a warning."""
+    with _Warned() as seen, contextlib.suppress(Exception):
+        Script(script.operator, script.dtype).add(*script.lines).run()
+    return seen.origin
+
+
 def part_beyond(target: Target, script: Script) -> str | None:
     """Why a backend need not do what a program wants: the result of a call on the way has a dtype that it does not hold."""
     with _Refused() as seen, contextlib.suppress(Exception):
@@ -201,7 +231,7 @@ def check_sample(target: Target, record: Record, sample: Sample, dtype: str, for
     except Exception as error:
         raise judge(target, script, error, tags, dtype, f"{want.dtype} {want.shape}", want) from None
     if script.warned:
-        raise script.warning()
+        raise script.warning(_warning(script))
     out = names["out"]
     if record.kind != "export":
         _check_point(target, rows[record.operator], script, out, want)
@@ -221,6 +251,54 @@ def check_sample(target: Target, record: Record, sample: Sample, dtype: str, for
         return NO_PROOF
     found = target.lack(record.operator, dtype, tags)
     return found[0] if found is not None else None
+
+
+def check_carried(target: Target, record: Record, sample: Sample, dtype: str, way: str) -> str | None:
+    """What is moved here from ``cpu.strided``, or from here to it, has the elements that it had.
+
+    Args:
+        way: ``there``, read by ``tolist`` where it is, or ``back``.
+
+    Raises:
+        ConformanceFailure: it has others, or a direction has no kernel and is not declared lacking.
+        Unsupported: it was refused, as declared.
+    """
+    (x,) = sample.operands
+    script = _moving(target, x, way)
+    try:
+        script.run()
+    except Exception as error:
+        verdict = judge(target, script, error, sample.tags, dtype, "the elements of x", x)
+        if missing(error) == record.operator and not (isinstance(verdict, Unsupported) and verdict.entry):
+            verb, other = ("from_", "back") if way == "there" else ("to", "there")
+            if target.said.lacks is None and not _moves(_moving(target, x, other)):
+                raise Unsupported("nothing moves tensors between this point and cpu.strided") from None
+            said = f'a backend owns both directions, and this one has no kernel: write backend.{verb}("cpu.strided")'
+            raise script.raised(error, "the elements of x", said) from None
+        raise verdict from None
+    have = script.read("out")
+    zeros = record.exact_zero and dtype not in ("complex64", "complex128") and target.layout == "strided"
+    if not close(target, record, script, have, x, dtype, sample.tags, zeros):
+        said = "what is moved there has wrong elements" if way == "there" else "what comes back has wrong elements"
+        raise script.failure(said, "out.tolist()", have, x.nested())
+    found = target.lack(record.operator, dtype, sample.tags)
+    return found[0] if found is not None else None
+
+
+def _moving(target: Target, x: Array, way: str) -> Script:
+    """A program that moves an array here from ``cpu.strided``, or from here to it."""
+    made, words = target.written(x), 'device="cpu", layout="strided"'
+    if way == "there":
+        made, words = target.at_home(x), f'device="{target.device}", layout="{target.layout}"'
+    return Script("to", target.label(x.dtype)).add(f"x = {made}", f"out = x.to({words})")
+
+
+def _moves(script: Script) -> bool:
+    try:
+        script.run()
+    except Exception as error:
+        return not missing(error)
+    return True
 
 
 def repeatable(record: Record) -> bool:
